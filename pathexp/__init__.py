@@ -1,0 +1,1 @@
+"""pathexp: path expansion of transformers."""
