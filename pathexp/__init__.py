@@ -1,1 +1,44 @@
-"""pathexp: path expansion of transformers."""
+"""pathexp: path expansion of transformers, proven to add up to the forward pass.
+
+>>> import pathexp as px
+>>> trace = px.load("attn-2l").run("To be, or not to be")
+>>> terms = px.expand(trace)
+>>> terms.count(), terms.verify().ok
+(81, True)
+"""
+
+from .algebra import LinearMap, Space, compose
+from .errors import PathexpError
+from .expansion import Expansion, Path, Ranking, Term, Verdict, evaluate, expand, verify
+from .graph import Query, ResidualGraph, freeze, query
+from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Config",
+    "Expansion",
+    "LinearMap",
+    "Model",
+    "Path",
+    "PathexpError",
+    "Query",
+    "Ranking",
+    "ResidualGraph",
+    "Space",
+    "Target",
+    "Term",
+    "Trace",
+    "Verdict",
+    "Weights",
+    "compose",
+    "evaluate",
+    "expand",
+    "freeze",
+    "induction_model",
+    "load",
+    "models",
+    "query",
+    "random_model",
+    "verify",
+]

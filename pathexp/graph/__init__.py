@@ -1,1 +1,45 @@
+"""The residual graph and the language over its paths."""
 
+from .automaton import Alphabet, Automaton, compile_query
+from .freeze import freeze
+from .graph import ResidualGraph
+from .kernel import BlockKernel, Indices
+from .nodes import Block, Component, One, OneHot, Sink, Source, Start, Values, start_value
+from .operators import IDENTITY, Array, Dim, Factor, Gate, Operator, Step, chain, pull, push, word_map
+from .query import Query, everything, query
+from .walk import Walk, kernels
+
+__all__ = [
+    "IDENTITY",
+    "Alphabet",
+    "Array",
+    "Automaton",
+    "Block",
+    "BlockKernel",
+    "Component",
+    "Dim",
+    "Factor",
+    "Gate",
+    "Indices",
+    "One",
+    "OneHot",
+    "Operator",
+    "Query",
+    "ResidualGraph",
+    "Sink",
+    "Source",
+    "Start",
+    "Step",
+    "Values",
+    "Walk",
+    "chain",
+    "compile_query",
+    "everything",
+    "freeze",
+    "kernels",
+    "pull",
+    "push",
+    "query",
+    "start_value",
+    "word_map",
+]

@@ -1,0 +1,63 @@
+"""The command line: reads arguments, calls public functions, prints a report. One command a file.
+
+Exit codes: 0 done and proven; 1 done, but a check failed; 2 the input was refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ..errors import PathexpError
+from . import derive, expand, models
+from .arguments import OK, REFUSED
+
+
+class Command(Protocol):
+    """A module that is a command."""
+
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Do it and return the exit code."""
+
+
+COMMANDS: Mapping[str, Command] = {
+    "expand": expand,
+    "derive": derive,
+    "models": models,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return OK
+    try:
+        return COMMANDS[options.command].run(options)
+    except PathexpError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return REFUSED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pathexp",
+        description="Take a transformer apart into paths that provably add up to its forward pass.",
+        epilog="Try: pathexp expand",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for name, command in COMMANDS.items():
+        command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))
+    return parser

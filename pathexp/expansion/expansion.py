@@ -1,0 +1,230 @@
+"""A lazy expansion: the paths of a graph that a query accepts, counted, listed, summed and proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import PathError, PathexpError, SizeError
+from ..graph import Array, Query, ResidualGraph, Walk, everything, query
+from ..model import Target, Trace
+from . import symbolic
+from .path import Path, parse_path
+from .ranking import Ranking, rank
+from .targets import on_stream
+from .term import Term, terms_of
+from .values import path_values
+from .verdict import Verdict, verify_walk
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+SYMBOLIC_LIMIT = 100_000
+"""How many terms `Expansion.expr` writes into one sum before it refuses."""
+
+
+@dataclass(frozen=True, repr=False)
+class Expansion:
+    """All paths from the sources to the sink that a query accepts, as terms.
+
+    Nothing is listed until asked: counts and sums are recurrences over the graph, iteration streams.
+    Terms come in a fixed order: by order, then source, then blocks and places (Elhage et al. 2021,
+    "Path Expansion", lists them so).
+
+    >>> import pathexp as px
+    >>> terms = px.expand(px.ResidualGraph.attention_only(layers=2, heads=2))
+    >>> terms.count(), terms.count_by_order()
+    (9, (1, 4, 4))
+    >>> [str(term.path) for term in terms.where("E L0 L1H1 U")]
+    ['E L0H0 L1H1 U', 'E L0H1 L1H1 U']
+    """
+
+    graph: ResidualGraph
+    query: Query = everything
+    trace: Trace | None = None
+
+    def __repr__(self) -> str:
+        chosen = "" if self.query == everything else f" matching {str(self.query)!r}"
+        return f"<Expansion: {self.count():,} terms{chosen}>"
+
+    @cached_property
+    def walk(self) -> Walk:
+        """The recurrences over graph and query."""
+        return Walk(self.graph, self.query)
+
+    # Counting and listing ------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """How many terms there are, exactly. O(blocks × automaton states × components)."""
+        return sum(self.count_by_order())
+
+    def count_by_order(self) -> tuple[int, ...]:
+        """How many terms there are of each order, from 0 to the number of blocks."""
+        return self.walk.count_by_order
+
+    def __iter__(self) -> Iterator[Term]:
+        """Stream the terms in their fixed order."""
+        return terms_of(self.walk)
+
+    def paths(self) -> Iterator[Path]:
+        """Stream the paths alone, in the order of the terms; the cheapest listing."""
+        return map(Path, self.walk.words())
+
+    def __getitem__(self, path: str | Path) -> Term:
+        """Return the term of one path, such as terms["E L0H1 L1H0 U"].
+
+        Raises PathError if the graph has no such path, or the query does not accept it.
+        """
+        found = parse_path(path, self.graph)
+        if not self.walk.automaton.accepts(found):
+            raise PathError(
+                f"path {str(found)!r} exists, but is not among the {self.count():,} terms "
+                f"that match {str(self.query)!r}"
+            )
+        return Term(self.graph, found)
+
+    def __contains__(self, path: object) -> bool:
+        """Whether a path, text or term is among these terms."""
+        if isinstance(path, Term):
+            path = path.path
+        if not isinstance(path, str | tuple):
+            return False
+        try:
+            self[path]  # type: ignore[index]
+        except PathError:
+            return False
+        return True
+
+    def where(self, condition: str | Query) -> Expansion:
+        """Return the terms that also match a query, as an expansion of its own.
+
+        Raises QueryError if the query cannot be read or names what the graph does not have.
+        """
+        chosen = query(condition)
+        both = chosen if self.query == everything else self.query & chosen
+        narrowed = Expansion(self.graph, both, self.trace)
+        _ = narrowed.walk.automaton  # so that a bad query fails here, where it was given
+        return narrowed
+
+    def rest(self) -> Expansion:
+        """Return all other paths of the graph: the complement of these terms."""
+        return Expansion(self.graph, ~self.query, self.trace)
+
+    # Formulas ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _one_space(self) -> bool:
+        """Whether all terms start in one space, so that their sum is an operator."""
+        starts = {source.label for source, _ in self.walk.starts()}
+        return len(starts) <= 1
+
+    def expr(self) -> sp.MatrixExpr:
+        """Return the sum of all terms as one sympy expression.
+
+        If all paths start at one source the sum is the operator itself, shape (n · d_vocab, n · d_vocab).
+        If there are more sources (positions, biases) each operator is applied to its source's vector: `t`,
+        the one-hot tokens, for E, and `p` for P; the sum is then the logits, shape (n · d_vocab, 1).
+        Raises SizeError above 100,000 terms.
+        """
+        if self.count() > SYMBOLIC_LIMIT:
+            raise SizeError(
+                f"{self.count():,} terms are too many for one formula (limit {SYMBOLIC_LIMIT:,}); "
+                "narrow them with where(), or take terms one by one"
+            )
+        rows = symbolic.flat_size(self.graph.positions, self.graph.d_out)
+        if self._one_space:
+            return symbolic.total((term.expr for term in self), (rows, rows))
+        return symbolic.total(
+            (symbolic.applied(term.operator, term.source, self.graph) for term in self), (rows, 1)
+        )
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the dense arrays behind the symbols of `expr()`, by name, for substitution."""
+        arrays: dict[str, Array] = {}
+        for term in self:
+            arrays |= symbolic.arrays_of(term.operator) | symbolic.start_array(term.source.start)
+        return arrays
+
+    # Sums ----------------------------------------------------------------------------------------------
+
+    def logits(self) -> Array:
+        """Return the exact sum of all terms, (position, d_vocab), without listing them.
+
+        Costs about one forward pass per live state of the query's automaton, at any number of paths.
+        """
+        return self.walk.logits()
+
+    def by_order(self) -> Array:
+        """Return the exact sums by order, (orders, position, d_vocab), without listing."""
+        return self.walk.logits_by_order()
+
+    def value(self, target: Target) -> float:
+        """Return what all terms together add to a target, without listing them."""
+        stream, direct = self.walk.streams(by_order=False)
+        value = float(np.vdot(on_stream(target, self.graph), stream[0]))
+        if target.space == "logits":
+            value += float(direct[target.position] @ target.direction)
+        return value
+
+    def values(self, target: Target) -> Array:
+        """Return the value of every term toward a target, aligned with iteration.
+
+        Beginnings are evaluated once for all paths that share them. Raises SizeError if the terms are too
+        many to list.
+        """
+        return path_values(self.walk, target)
+
+    def top(self, k: int, target: Target) -> Ranking:
+        """Return the k terms of largest absolute value toward a target, exactly.
+
+        The ranking carries the terms, their signed values and sum, and the exact remainder of the target.
+        Raises SizeError if the terms are too many to list.
+        """
+        return rank(self.walk, k, target, self.value(target))
+
+    # Proof ---------------------------------------------------------------------------------------------
+
+    def verify(self, reference: Array | None = None) -> Verdict:
+        """Compare the sum of all terms with the forward pass, or with logits that are given.
+
+        A narrowed expansion is compared together with the rest, so the verdict is on the whole sum.
+        Raises PathexpError if there is nothing to compare with.
+        """
+        if reference is None:
+            reference = self._reference()
+        return verify_walk(self.walk, reference)
+
+    def _reference(self) -> Array:
+        if self.trace is None or self.graph.changed:
+            what = "; ".join(self.graph.changed) or "it was not made from a run"
+            raise PathexpError(
+                f"nothing to compare this graph with ({what}); give the expected logits: verify(reference)"
+            )
+        return self.trace.logits
+
+
+def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> Expansion:
+    """Return the path expansion of a run or of a residual graph.
+
+    A trace is frozen first (`trace.graph`). Elhage et al. 2021, "Path Expansion". Nothing is listed yet.
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-2l").run("To be, or not to be")
+    >>> terms = px.expand(trace)
+    >>> terms.count(), terms.verify().ok
+    (81, True)
+    """
+    if isinstance(what, Trace):
+        whole = Expansion(what.graph, trace=what)
+    elif isinstance(what, ResidualGraph):
+        whole = Expansion(what)
+    else:
+        raise PathexpError(
+            f"expand() takes a trace or a residual graph, not {type(what).__name__}; "
+            "run a model first: px.expand(model.run(text))"
+        )
+    return whole if condition == everything else whole.where(condition)

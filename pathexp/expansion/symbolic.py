@@ -1,0 +1,246 @@
+"""Operators as formulas: sympy expressions, LaTeX in the papers' notation, plain text.
+
+sympy shows and substitutes; it does not expand. Every product is made at once with the n-ary constructors
+and never simplified, since sympy 1.14 collapses equal neighbors to powers that it will not open again,
+merges sums of Kronecker products falsely, and compiles matrix symbols of odd names elementwise.
+sympy is imported on first use: it takes longer to load than all the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import PathexpError
+from ..graph import Array, Dim, Factor, Gate, OneHot, Operator, ResidualGraph, Source, Start, Step, Values
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+
+@lru_cache(maxsize=1)
+def _sympy() -> ModuleType:
+    import sympy
+
+    return sympy
+
+
+@lru_cache(maxsize=4096)
+def _size(dim: Dim) -> Any:
+    sp = _sympy()
+    return sp.Integer(dim) if isinstance(dim, int) else sp.Symbol(dim, integer=True, positive=True)
+
+
+@lru_cache(maxsize=65536)
+def _symbol(name: str, rows: Dim, columns: Dim) -> sp.MatrixSymbol:
+    return _sympy().MatrixSymbol(name, _size(rows), _size(columns))
+
+
+def _word(word: tuple[Factor, ...], identity: Dim) -> sp.MatrixExpr:
+    sp = _sympy()
+    symbols = [_symbol(factor.name, factor.rows, factor.columns) for factor in word]
+    if not symbols:
+        return sp.Identity(_size(identity))
+    return symbols[0] if len(symbols) == 1 else sp.MatMul(*symbols)
+
+
+def _part(part: Step | Gate, graph: ResidualGraph) -> sp.MatrixExpr:
+    sp = _sympy()
+    if isinstance(part, Gate):
+        size = _size(part.positions) * _size(part.features)
+        return sp.MatrixSymbol(part.name, size, size)
+    return sp.KroneckerProduct(_word(part.position, graph.positions), _word(part.feature, graph.d_model))
+
+
+def expression(operator: Operator, graph: ResidualGraph) -> sp.MatrixExpr:
+    """Return an operator as a sympy expression acting on row-major (position, feature) vectors."""
+    parts = [_part(part, graph) for part in operator]
+    return parts[0] if len(parts) == 1 else _sympy().MatMul(*parts)
+
+
+def start_symbol(start: Start, graph: ResidualGraph) -> sp.MatrixExpr | None:
+    """Return the column vector that a source's operator is applied to; None for constants (the number 1)."""
+    if isinstance(start, OneHot | Values):
+        return _sympy().MatrixSymbol(start.name, _size(graph.positions) * _size(start.size), 1)
+    return None
+
+
+def applied(operator: Operator, source: Source, graph: ResidualGraph) -> sp.MatrixExpr:
+    """Return the term's value, operator times the source's vector, of shape (positions · d_out, 1)."""
+    vector = start_symbol(source.start, graph)
+    whole = expression(operator, graph)
+    return whole if vector is None else _sympy().MatMul(*_factors(whole), vector)
+
+
+def _factors(expr: sp.MatrixExpr) -> tuple[sp.MatrixExpr, ...]:
+    return expr.args if isinstance(expr, _sympy().MatMul) else (expr,)
+
+
+def total(expressions: Iterable[sp.MatrixExpr], shape: tuple[Any, Any]) -> sp.MatrixExpr:
+    """Return the sum of expressions, one MatAdd made at once; a zero matrix of `shape` if there are none."""
+    sp = _sympy()
+    terms = list(expressions)
+    if not terms:
+        return sp.ZeroMatrix(*shape)
+    return terms[0] if len(terms) == 1 else sp.MatAdd(*terms)
+
+
+def flat_size(positions: Dim, features: Dim) -> Any:
+    """Return positions · features as sympy sees it."""
+    return _size(positions) * _size(features)
+
+
+# Substitution ------------------------------------------------------------------------------------------
+
+
+def evaluate(expr: sp.MatrixExpr, arrays: Mapping[str, Array]) -> Array:
+    """Return the dense value of an expression with arrays put in for its matrix symbols.
+
+    Works on sums, products, Kronecker products, transposes, scalar multiples and identities, node by node,
+    without sympy's own evaluation or code generation; it is for cross-checks of small cases, since it forms
+    every Kronecker product.
+    Raises PathexpError for a symbol without an array, or an array that is not of the symbol's shape.
+
+    >>> import numpy as np, sympy as sp
+    >>> A, B = sp.MatrixSymbol("A", 2, 2), sp.MatrixSymbol("B", 2, 2)
+    >>> evaluate(sp.MatMul(A, B), {"A": np.eye(2), "B": np.ones((2, 2))})
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    sp = _sympy()
+    if isinstance(expr, sp.MatrixSymbol):
+        return _substituted(expr, arrays)
+    if isinstance(expr, sp.Identity):
+        return np.eye(int(expr.shape[0]))
+    if isinstance(expr, sp.ZeroMatrix):
+        return np.zeros(tuple(map(int, expr.shape)))
+    if expr.is_number and not getattr(expr, "is_Matrix", False):
+        return np.array(float(expr))
+    parts = [evaluate(arg, arrays) for arg in expr.args]
+    if isinstance(expr, sp.MatAdd):
+        return np.sum(parts, axis=0)
+    if isinstance(expr, sp.MatMul):
+        return _product(parts)
+    if isinstance(expr, sp.KroneckerProduct):
+        return _kron(parts)
+    if isinstance(expr, sp.Transpose):
+        return parts[0].T
+    raise PathexpError(f"evaluate() does not know {type(expr).__name__} in {expr}")
+
+
+def _substituted(symbol: sp.MatrixSymbol, arrays: Mapping[str, Array]) -> Array:
+    name = str(symbol.name)
+    if name not in arrays:
+        raise PathexpError(f"no array for the symbol {name}; given: {', '.join(sorted(arrays)) or 'none'}")
+    array = np.asarray(arrays[name])
+    shape = tuple(symbol.shape)
+    if array.ndim != 2 or any(size.is_Integer and int(size) != n for size, n in zip(shape, array.shape, strict=True)):
+        raise PathexpError(f"symbol {name} has shape {shape}, but the array given has {array.shape}")
+    return array
+
+
+def _product(parts: list[Array]) -> Array:
+    product = parts[-1]
+    for part in reversed(parts[:-1]):
+        product = part * product if part.ndim == 0 else part @ product
+    return product
+
+
+def _kron(parts: list[Array]) -> Array:
+    product = parts[0]
+    for part in parts[1:]:
+        product = np.kron(product, part)
+    return product
+
+
+def arrays_of(operator: Operator) -> dict[str, Array]:
+    """Return the dense arrays behind an operator's symbols, by name."""
+    arrays: dict[str, Array] = {}
+    for part in operator:
+        if isinstance(part, Gate):
+            arrays[part.name] = np.diag(part.numbers().reshape(-1))
+        else:
+            arrays |= {factor.name: factor.numbers().dense() for factor in part.position + part.feature}
+    return arrays
+
+
+def start_array(start: Start) -> dict[str, Array]:
+    """Return the column vector behind a source's start, by name."""
+    match start:
+        case OneHot(name=name, size=size, indices=indices) if indices is not None:
+            one_hot = np.zeros((len(indices), int(size)))
+            one_hot[np.arange(len(indices)), indices] = 1.0
+            return {name: one_hot.reshape(-1, 1)}
+        case Values(name=name, array=array) if array is not None:
+            return {name: array.reshape(-1, 1)}
+    return {}
+
+
+# LaTeX and plain text ----------------------------------------------------------------------------------
+
+_PLACED = re.compile(r"^(?P<head>[A-Za-z]+(?:_[A-Za-z]+)*?)_L(?P<layer>\d+)(?:H(?P<index>\d+)|_?(?P<rest>[A-Za-z]\w*))?$")
+_LETTERS = {"ones": r"\mathbf{1}", "C": "C"}
+
+
+def latex_name(name: str) -> str:
+    """Return a factor's name in the papers' notation.
+
+    >>> latex_name("W_OV_L0H1"), latex_name("A_L1H0"), latex_name("W_U")
+    ('W_{OV}^{0.1}', 'A^{1.0}', 'W_{U}')
+    """
+    if name in _LETTERS:
+        return _LETTERS[name]
+    if match := _PLACED.match(name):
+        above = match["layer"] + (f".{match['index']}" if match["index"] else "")
+        above += rf",\mathrm{{{_escaped(match['rest'])}}}" if match["rest"] else ""
+        return f"{_lettered(match['head'])}^{{{above}}}"
+    return _lettered(name)
+
+
+def _lettered(name: str) -> str:
+    letter, _, below = name.partition("_")
+    letter = letter if len(letter) == 1 else rf"\mathrm{{{_escaped(letter)}}}"
+    return f"{letter}_{{{_escaped(below)}}}" if below else letter
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([_#$%&{}])", r"\\\1", text)
+
+
+def _latex_word(word: tuple[Factor, ...]) -> str:
+    if not word:
+        return r"\mathrm{Id}"
+    product = " ".join(latex_name(factor.name) for factor in word)
+    return product if len(word) == 1 else rf"\left({product}\right)"
+
+
+def latex(operator: Operator) -> str:
+    """Return an operator in LaTeX."""
+    return r" \, ".join(
+        rf"\mathrm{{diag}}\left({latex_name(part.name)}\right)"
+        if isinstance(part, Gate)
+        else _bracketed(rf"{_latex_word(part.position)} \otimes {_latex_word(part.feature)}", operator)
+        for part in operator
+    )
+
+
+def _bracketed(text: str, operator: Operator) -> str:
+    return text if len(operator) == 1 else rf"\left[{text}\right]"
+
+
+def formula(operator: Operator) -> str:
+    """Return an operator as one line of plain text."""
+    steps = [
+        f"diag({part.name})" if isinstance(part, Gate) else f"{_plain(part.position)} ⊗ {_plain(part.feature)}"
+        for part in operator
+    ]
+    return steps[0] if len(steps) == 1 else " · ".join(f"[{step}]" if "⊗" in step else step for step in steps)
+
+
+def _plain(word: tuple[Factor, ...]) -> str:
+    return " ".join(factor.name for factor in word) or "Id"

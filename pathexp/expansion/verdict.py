@@ -1,0 +1,125 @@
+"""The verdict: do the paths add up to the forward pass? With the error, the tolerance, and the worst place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import PathexpError
+from ..graph import Array, ResidualGraph, Walk
+from .term import Term, terms_of
+from .tolerance import rounding_tolerance
+
+ONE_BY_ONE = 10_000
+"""Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all paths."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A comparison of a sum over paths with logits computed without them.
+
+    `ok` holds if the largest absolute difference is at most `tolerance`, which is derived from the rounding
+    of both sides (see `pathexp.expansion.tolerance`) and must itself be small beside the logits.
+    """
+
+    ok: bool
+    max_error: float
+    tolerance: float
+    position: int
+    token: int
+    found: float
+    expected: float
+    scale: float
+    method: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        sign = "≤" if self.max_error <= self.tolerance else ">"
+        head = "paths add up to the forward pass" if self.ok else "PATHS DO NOT ADD UP"
+        lines = [
+            f"{head}: largest error {self.max_error:.2e} {sign} tolerance {self.tolerance:.2e}",
+            f"  {self.method}; worst at position {self.position}, token {self.token}: "
+            f"{self.found:.9g} for {self.expected:.9g}",
+        ]
+        return "\n".join([*lines, f"  {self.reason}"] if self.reason else lines)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def compare(found: Array, expected: Array, tolerance: float, method: str) -> Verdict:
+    """Compare two arrays of logits, shape (position, d_vocab) each.
+
+    Raises PathexpError if their shapes differ. A NaN anywhere is never ok.
+    """
+    if found.shape != expected.shape:
+        raise PathexpError(f"the sum has shape {found.shape}, but the logits to compare with {expected.shape}")
+    error = np.abs(found - expected)
+    error = np.where(np.isnan(error), np.inf, error)
+    position, token = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
+    scale = float(np.sqrt(np.mean(expected * expected)))
+    worst = float(error[position, token])
+    blind = tolerance > _BLIND * scale and worst > 0
+    reason = f"the tolerance is not small beside the logits (root mean square {scale:.3g})" if blind else ""
+    return Verdict(
+        ok=worst <= tolerance and not blind,
+        max_error=worst,
+        tolerance=tolerance,
+        position=position,
+        token=token,
+        found=float(found[position, token]),
+        expected=float(expected[position, token]),
+        scale=scale,
+        method=method,
+        reason=reason,
+    )
+
+
+_BLIND = 1e-4
+"""A tolerance above this share of the logits' size would let real faults pass."""
+
+
+def verify_walk(walk: Walk, reference: Array) -> Verdict:
+    """Compare the whole sum of a walk (and of the rest, if its query leaves paths out) with a reference."""
+    graph, count = walk.graph, sum(walk.count_by_order)
+    rest = Walk(graph, ~walk.query)
+    others = sum(rest.count_by_order)
+    beside = f" and {others:,} others by recurrence" if others else ""
+    shape = (int(graph.positions), int(graph.d_out))
+    left_over = rest.logits() if others else np.zeros(shape)
+    if count <= ONE_BY_ONE and count * shape[0] * shape[1] <= _ENTRIES_ONE_BY_ONE:
+        total, size = _sum_one_by_one(terms_of(walk), shape)
+        tolerance = rounding_tolerance(graph, count, size)
+        return compare(total + left_over, reference, tolerance, f"{count:,} terms added one by one{beside}")
+    method = f"{count:,} terms by recurrence over all paths{beside}"
+    return compare(walk.logits() + left_over, reference, rounding_tolerance(graph, 0, 0.0), method)
+
+
+_ENTRIES_ONE_BY_ONE = 10**9
+
+
+def _sum_one_by_one(terms: Iterable[Term], shape: tuple[int, int]) -> tuple[Array, float]:
+    """Return the sum of the terms' logits and the largest sum of their absolute values."""
+    total, size = np.zeros(shape), np.zeros(shape)
+    for term in terms:
+        logits = term.logits()
+        total += logits
+        size += np.abs(logits)
+    return total, float(size.max(initial=0.0))
+
+
+def verify(terms: Iterable[Term], graph: ResidualGraph, reference: Array) -> Verdict:
+    """Compare the sum of any terms with logits: a list that lacks a term, or has one twice, fails.
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-2l").run("To be, or not to be")
+    >>> terms = list(px.expand(trace))
+    >>> px.verify(terms, trace.graph, trace.logits).ok, px.verify(terms[1:], trace.graph, trace.logits).ok
+    (True, False)
+    """
+    listed = list(terms)
+    total, size = _sum_one_by_one(listed, (int(graph.positions), int(graph.d_out)))
+    tolerance = rounding_tolerance(graph, len(listed), size)
+    return compare(total, reference, tolerance, f"{len(listed):,} terms added one by one")

@@ -1,0 +1,291 @@
+"""The residual graph: sources that write to the stream, blocks that read and write it, a sink that reads it.
+
+This is the engine's input. A transformer is one builder of such graphs (`build`, `freeze`), a user's
+hands are another (`edit`). Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits",
+section "Transformer Overview", draws the same picture for attention-only models.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import GraphError
+from ..model import Config
+from .automaton import Alphabet
+from .build import Sizes, pieces
+from .edit import Weight, hand_component, pattern_factor, steering_source, weight_factor
+from .network import multigraph
+from .nodes import Block, Component, Sink, Source, has_start
+from .operators import Dim, Factor, Step, has_numbers
+
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CLASS = re.compile(r"H|M|L\d+")
+
+
+@dataclass(frozen=True)
+class ResidualGraph:
+    """Sources, blocks in order, and a sink; sizes are numbers or names of sizes.
+
+    Parameters
+    ----------
+    positions, d_model, d_out: the stream is (positions, d_model), the sink's result (positions, d_out).
+    frozen: sentences that say what was held fixed to make the graph linear.
+    changed: what was done by hand since the graph was frozen from a run; empty for an untouched graph.
+
+    Raises
+    ------
+    GraphError: labels that occur twice, depths out of range, or a direct edge to an unknown label.
+    """
+
+    positions: Dim
+    d_model: Dim
+    d_out: Dim
+    sources: tuple[Source, ...]
+    blocks: tuple[Block, ...]
+    sink: Sink
+    frozen: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        labels = Counter(node.label for node in self.nodes())
+        if twice := sorted(label for label, times in labels.items() if times > 1):
+            raise GraphError(f"labels must be unique, but these occur more than once: {', '.join(twice)}")
+        if odd := [label for label in labels if not _LABEL.fullmatch(label) or _CLASS.fullmatch(label)]:
+            raise GraphError(
+                f"{odd[0]!r} cannot be a label: labels are letters, digits and _, and H, M, L0, L1, … "
+                "mean classes of components in path queries"
+            )
+        for source in self.sources:
+            self._check(source, set(labels))
+
+    def _check(self, source: Source, labels: set[str]) -> None:
+        if source.depth is not None and not 0 <= source.depth <= len(self.blocks):
+            raise GraphError(
+                f"source {source.label} enters at depth {source.depth}, "
+                f"but this graph has depths 0 to {len(self.blocks)}"
+            )
+        if source.into and source.depth is not None:
+            raise GraphError(
+                f"source {source.label} both enters the stream at depth {source.depth} and feeds "
+                f"{', '.join(source.into)} directly, so that two paths would have one name; make it two sources"
+            )
+        if unknown := sorted(set(source.into) - labels):
+            raise GraphError(f"source {source.label} feeds {', '.join(unknown)}, which this graph does not have")
+
+    @classmethod
+    def attention_only(cls, layers: int, heads: int) -> ResidualGraph:
+        """Return the graph of an attention-only transformer from its sizes alone, with no numbers.
+
+        Elhage et al. 2021, section "Two-Layer Attention-Only Transformers", without positions or biases.
+
+        >>> from pathexp import ResidualGraph, expand
+        >>> expand(ResidualGraph.attention_only(layers=2, heads=2)).count()
+        9
+        """
+        return cls(**pieces(Sizes(layers=layers, heads=heads)))
+
+    @classmethod
+    def from_config(cls, config: Config) -> ResidualGraph:
+        """Return the graph of a model from its configuration, with no numbers and no biases.
+
+        >>> import pathexp as px
+        >>> graph = px.ResidualGraph.from_config(px.load("attn-2l").config)
+        >>> px.expand(graph).count()
+        81
+        """
+        return cls(**pieces(Sizes.of(config)))
+
+    # By hand -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def by_hand(cls, positions: int, d_model: int, unembedding: Weight) -> ResidualGraph:
+        """Return a graph with nothing on its stream yet: only a sink `U` that reads it.
+
+        `unembedding` has shape (d_out, d_model). Add sources and components with `with_source` and
+        `with_component`; each returns a new graph.
+
+        >>> import numpy as np, pathexp as px
+        >>> graph = px.ResidualGraph.by_hand(positions=2, d_model=2, unembedding=np.eye(2))
+        >>> graph = graph.with_source("x", [[1.0, 0.0], [0.0, 1.0]])
+        >>> graph = graph.with_component("swap", weight=[[0.0, 1.0], [1.0, 0.0]])
+        >>> px.expand(graph).logits()
+        array([[1., 1.],
+               [1., 1.]])
+        """
+        d_out = np.shape(unembedding[0] if isinstance(unembedding, tuple) else unembedding)[0]
+        reader = weight_factor("W_U", unembedding, d_out, d_model)
+        return cls(positions, d_model, d_out, (), (), Sink("U", (Step((), (reader,)),)))
+
+    def with_source(self, label: str, values: ArrayLike, depth: int = 0) -> ResidualGraph:
+        """Return the graph with one more source, such as a steering vector.
+
+        `values`: (d_model,) for every position alike, or (positions, d_model). It can be read by blocks from
+        index `depth` on; depth = len(blocks) adds it to the final stream only.
+        """
+        n, d = self._known_sizes()
+        source = steering_source(label, values, depth, n, d)
+        return replace(
+            self, sources=(*self.sources, source), changed=(*self.changed, f"source {label} was added")
+        )
+
+    def with_component(
+        self,
+        label: str,
+        weight: Weight,
+        pattern: ArrayLike | str | None = None,
+        beside: str | None = None,
+        at: int | None = None,
+        kind: str = "component",
+    ) -> ResidualGraph:
+        """Return the graph with one more component: a rank-one feature, a low-rank update, any linear map.
+
+        Parameters
+        ----------
+        weight: (d_model, d_model) array, a linear map, or a pair (left, right) for left @ right: two vectors
+            make a rank-one component, two thin matrices a low-rank update.
+        pattern: how it moves between positions: an (n, n) array, (n,) activations (one factor per position),
+            the label of a head whose pattern it shares (frozen norm scale included), or None to stay in place.
+        beside: the component whose block it joins, reading what that one reads.
+        at: else the index at which a new block is inserted (default: after the last).
+        """
+        self._known_sizes()
+        if beside is not None and at is not None:
+            raise GraphError(f"component {label}: give `beside` or `at`, not both")
+        b = self._place(beside) if beside is not None else len(self.blocks) if at is None else at
+        if not 0 <= b <= len(self.blocks):
+            raise GraphError(f"component {label}: at={at}, but this graph has {len(self.blocks)} blocks")
+        neighbors = self.blocks[min(b, len(self.blocks) - 1)].components if self.blocks else ()
+        layer = neighbors[0].layer if neighbors else 0
+        component = hand_component(
+            label, weight, self._position_word(label, pattern), self.d_model, layer, kind
+        )
+        grown = self._joined(b, component) if beside is not None else self._inserted(b, component)
+        return replace(grown, changed=(*self.changed, f"component {label} was added"))
+
+    def without(self, *labels: str) -> ResidualGraph:
+        """Return the graph without some components or sources: their paths are gone, nothing else moves."""
+        for label in labels:
+            if label not in self.by_label or label == self.sink.label:
+                raise GraphError(f"cannot remove {label!r}: this graph has no such source or component")
+        gone = set(labels)
+        sources = tuple(
+            replace(source, into={to: op for to, op in source.into.items() if to not in gone})
+            for source in self.sources
+            if source.label not in gone and not (source.into and set(source.into) <= gone)
+        )
+        blocks = tuple(
+            replace(block, components=tuple(c for c in block.components if c.label not in gone))
+            for block in self.blocks
+        )
+        removed = tuple(f"{label} was removed" for label in labels)
+        return replace(self, sources=sources, blocks=blocks, changed=(*self.changed, *removed))
+
+    def _known_sizes(self) -> tuple[int, int]:
+        if not isinstance(self.positions, int) or not isinstance(self.d_model, int):
+            raise GraphError(
+                f"numbers cannot be added to a graph of unknown sizes ({self.positions} × {self.d_model}); "
+                "start from a trace's graph or from ResidualGraph.by_hand"
+            )
+        return self.positions, self.d_model
+
+    def _place(self, label: str) -> int:
+        if label not in self.places:
+            raise GraphError(f"no component {label!r} in this graph")
+        return self.places[label]
+
+    def _position_word(self, label: str, pattern: ArrayLike | str | None) -> tuple[Factor, ...]:
+        if pattern is None:
+            return ()
+        if not isinstance(pattern, str):
+            return (pattern_factor(label, pattern, self.positions),)
+        self._place(pattern)
+        component = self.by_label[pattern]
+        match component:
+            case Component(operator=(Step() as step,)):
+                return step.position
+        raise GraphError(f"component {label}: {pattern} has no single pattern to share")
+
+    def _joined(self, b: int, component: Component) -> ResidualGraph:
+        block = replace(self.blocks[b], components=(*self.blocks[b].components, component))
+        return replace(self, blocks=(*self.blocks[:b], block, *self.blocks[b + 1 :]))
+
+    def _inserted(self, b: int, component: Component) -> ResidualGraph:
+        sources = tuple(
+            replace(source, depth=source.depth + 1) if source.depth is not None and source.depth > b else source
+            for source in self.sources
+        )
+        return replace(self, sources=sources, blocks=(*self.blocks[:b], Block((component,)), *self.blocks[b:]))
+
+    # Reading -------------------------------------------------------------------------------------------
+
+    def nodes(self) -> Iterator[Source | Component | Sink]:
+        """Iterate over sources, components in block order, and the sink."""
+        yield from self.sources
+        yield from self.components()
+        yield self.sink
+
+    def components(self) -> Iterator[Component]:
+        """Iterate over all components in block order."""
+        return (component for block in self.blocks for component in block.components)
+
+    @cached_property
+    def by_label(self) -> Mapping[str, Source | Component | Sink]:
+        """Every node by its label."""
+        return {node.label: node for node in self.nodes()}
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The index of the block in which each component stands."""
+        return {component.label: b for b, block in enumerate(self.blocks) for component in block.components}
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """The labels of the graph as the path language sees them."""
+        classes: dict[str, set[str]] = {"H": set(), "M": set()}
+        for component in self.components():
+            classes.setdefault(f"L{component.layer}", set()).add(component.label)
+            if component.kind == "head":
+                classes["H"].add(component.label)
+            if component.kind in ("mlp", "neuron"):
+                classes["M"].add(component.label)
+        return Alphabet(
+            sources=tuple(source.label for source in self.sources),
+            components=tuple(component.label for component in self.components()),
+            sinks=(self.sink.label,),
+            classes={name: frozenset(members) for name, members in classes.items()},
+        )
+
+    @cached_property
+    def has_numbers(self) -> bool:
+        """Whether the graph can be evaluated; False if it was made from sizes alone."""
+        operators = [
+            *(source.write for source in self.sources),
+            *(operator for source in self.sources for operator in source.into.values()),
+            *(component.operator for component in self.components()),
+            *(block.skip for block in self.blocks),
+            self.sink.operator,
+        ]
+        return all(map(has_numbers, operators)) and all(has_start(source.start) for source in self.sources)
+
+    def to_networkx(self) -> nx.MultiDiGraph:
+        """Return the graph as a networkx MultiDiGraph: an edge wherever one node's output is read by another.
+
+        Node attributes: `label`, `kind` (str), `layer` (int; -1 for sources that belong to no layer, one past
+        the last for the sink), `head` (int, heads only). Edge attribute: `kind`, "stream", or "direct" for a
+        constant that is read inside one component. The skip edge is not drawn: a stream edge from a to b
+        already passes by everything between them. O(nodes²) edges.
+
+        >>> import pathexp as px
+        >>> sorted(px.ResidualGraph.attention_only(layers=1, heads=2).to_networkx())
+        ['E', 'L0H0', 'L0H1', 'U']
+        """
+        return multigraph(self.sources, self.blocks, self.sink)

@@ -1,0 +1,153 @@
+"""What a component does to a stream: named factors in two words, position ⊗ feature.
+
+An operator is a tuple of parts, the leftmost applied last, as in a printed product. A `Step` is one
+Kronecker product: a word of position factors and a word of feature factors, an empty word being the
+identity. A `Gate` is elementwise on (position, feature) and does not split as ⊗. Factors carry names and
+sizes always, numbers only when the graph was frozen from a run or built from arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..algebra import Dense, LinearMap, compose
+from ..errors import FreezeError, GraphError
+
+Array: TypeAlias = NDArray[np.float64]
+Dim: TypeAlias = int | str
+"""A size, or the name of a size that is not known yet, such as "d_model"."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A named linear map of known shape, with or without numbers."""
+
+    name: str
+    rows: Dim
+    columns: Dim
+    map: LinearMap | None = None
+
+    def __post_init__(self) -> None:
+        if self.map is not None and self.map.shape != (self.rows, self.columns):
+            raise GraphError(
+                f"factor {self.name} was declared {self.rows} × {self.columns}, "
+                f"but its map is {self.map.shape[0]} × {self.map.shape[1]}"
+            )
+
+    def numbers(self) -> LinearMap:
+        """Return the map, or say that this graph has no numbers."""
+        if self.map is None:
+            raise FreezeError(
+                f"{self.name} has no numbers: this graph was made from sizes alone. "
+                "Run a model and expand its trace to get numbers."
+            )
+        return self.map
+
+
+@dataclass(frozen=True)
+class Step:
+    """One Kronecker product, (position word) ⊗ (feature word)."""
+
+    position: tuple[Factor, ...] = ()
+    feature: tuple[Factor, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """A frozen elementwise factor on (position, feature), such as an MLP's gates."""
+
+    name: str
+    positions: Dim
+    features: Dim
+    values: Array | None = None
+
+    def numbers(self) -> Array:
+        """Return the values, shape (position, feature), or say that there are none."""
+        if self.values is None:
+            raise FreezeError(f"{self.name} has no numbers: this graph was made from sizes alone.")
+        return self.values
+
+
+Part: TypeAlias = Step | Gate
+Operator: TypeAlias = tuple[Part, ...]
+IDENTITY: Operator = ()
+
+
+def chain(*operators: Operator) -> Operator:
+    """Return the product of operators, the leftmost applied last, with neighboring steps merged.
+
+    Merging is the mixed-product rule (A ⊗ W)(B ⊗ V) = AB ⊗ WV; a gate stands between words unmerged.
+    """
+    parts: list[Part] = []
+    for part in (part for operator in operators for part in operator):
+        if parts and isinstance(part, Step) and isinstance(parts[-1], Step):
+            last = parts[-1]
+            parts[-1] = Step(last.position + part.position, last.feature + part.feature)
+        else:
+            parts.append(part)
+    return tuple(parts)
+
+
+def has_numbers(operator: Operator) -> bool:
+    """Return whether every part of the operator carries numbers."""
+    return all(
+        part.values is not None
+        if isinstance(part, Gate)
+        else all(factor.map is not None for factor in part.position + part.feature)
+        for part in operator
+    )
+
+
+def word_map(word: tuple[Factor, ...]) -> LinearMap | None:
+    """Return the product of a word as one linear map, or None for the empty word (the identity)."""
+    return compose(*(factor.numbers() for factor in word)) if word else None
+
+
+def _along_positions(apply: Callable[[Array], Array], x: Array) -> Array:
+    return np.swapaxes(apply(np.swapaxes(x, -1, -2)), -1, -2)
+
+
+def _push(part: Part, x: Array) -> Array:
+    if isinstance(part, Gate):
+        return part.numbers() * x
+    position, feature = word_map(part.position), word_map(part.feature)
+    # The side that shrinks the array most goes first; both orders give the same product.
+    x = x if feature is None else feature.apply(x)
+    return x if position is None else _along_positions(position.apply, x)
+
+
+def _pull(part: Part, x: Array) -> Array:
+    if isinstance(part, Gate):
+        return part.numbers() * x
+    position, feature = word_map(part.position), word_map(part.feature)
+    x = x if feature is None else feature.T.apply(x)
+    return x if position is None else _along_positions(position.T.apply, x)
+
+
+def push(operator: Operator, x: Array) -> Array:
+    """Apply an operator to streams of shape (..., position, feature): A @ X @ W.T for a step."""
+    return reduce(lambda y, part: _push(part, y), reversed(operator), x)
+
+
+def pull(operator: Operator, r: Array) -> Array:
+    """Apply the transpose: pull a covector field (..., position, feature) back through an operator."""
+    return reduce(lambda y, part: _pull(part, y), operator, r)
+
+
+def gather(word: tuple[Factor, ...], indices: NDArray[np.int64]) -> Array:
+    """Return the columns `indices` of a word's product as rows, shape (len(indices), rows)."""
+    first = word[-1].numbers()
+    if isinstance(first, Dense):
+        columns = first.array[:, indices].T
+    else:
+        one_hot = np.zeros((len(indices), first.shape[1]))
+        one_hot[np.arange(len(indices)), indices] = 1.0
+        columns = first.apply(one_hot)
+    rest = word_map(word[:-1])
+    return columns if rest is None else rest.apply(columns)

@@ -1,0 +1,286 @@
+"""Machine × graph: count paths, list them lazily in a fixed order, and sum over them without listing.
+
+A walk pairs every depth of the graph with every state of the query's automaton. Three recurrences run over
+those pairs: over integers (counts), over words (lists) and over streams (sums). The cost of a sum is one
+forward pass per live state, whatever the number of paths.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from ..errors import GraphError
+from .automaton import Automaton, compile_query
+from .graph import ResidualGraph
+from .kernel import BlockKernel, Indices, kernel
+from .nodes import Source, start_value
+from .operators import Array, push
+from .query import Query
+
+Word = tuple[str, ...]
+Counts = tuple[int, ...]
+"""How many paths, by order: entry k counts those through k components."""
+
+
+@lru_cache(maxsize=32)
+def _kernels(graph: ResidualGraph) -> tuple[BlockKernel, ...]:
+    return tuple(kernel(block) for block in graph.blocks)
+
+
+def kernels(graph: ResidualGraph) -> tuple[BlockKernel, ...]:
+    """Return the graph's stacked numbers, made once per graph."""
+    if not graph.has_numbers:
+        raise GraphError(
+            "this graph was made from sizes alone and has no numbers; "
+            "run a model and expand its trace: px.expand(px.load('attn-2l').run('...'))"
+        )
+    return _kernels(graph)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The paths of a graph that a query accepts."""
+
+    graph: ResidualGraph
+    query: Query
+
+    @cached_property
+    def automaton(self) -> Automaton:
+        return compile_query(self.query, self.graph.alphabet)
+
+    @cached_property
+    def _column(self) -> Mapping[str, int]:
+        return {label: index for index, label in enumerate(self.graph.alphabet.labels)}
+
+    def next_state(self, state: int, label: str) -> int:
+        """The state after a label; -1 where nothing can be accepted any more."""
+        return int(self.automaton.table[state, self._column[label]])
+
+    @cached_property
+    def _steps(self) -> tuple[Indices, ...]:
+        """Per block, the next state (state, component)."""
+        columns = iter(range(len(self.graph.sources), len(self._column)))
+        return tuple(
+            self.automaton.table[:, [next(columns) for _ in block.components]] for block in self.graph.blocks
+        )
+
+    def finishes(self, state: int) -> bool:
+        """Whether the sink may be read in this state."""
+        return self.next_state(state, self.graph.sink.label) in self.automaton.accepting
+
+    # Counts --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def completions(self) -> tuple[tuple[Counts, ...], ...]:
+        """completions[depth][state][k]: ways from a state at a depth to the sink through k components."""
+        states = range(len(self.automaton.table))
+        tables = [tuple((1,) if self.finishes(state) else () for state in states)]
+        for steps in reversed(self._steps):
+            after = tables[-1]
+            tables.append(tuple(_add(after[state], _through(steps[state], after)) for state in states))
+        return tuple(reversed(tables))
+
+    def starts(self) -> Iterator[tuple[Source, int]]:
+        """Sources that some accepted word may begin with, and the state after them."""
+        for source in self.graph.sources:
+            state = self.next_state(self.automaton.start, source.label)
+            if state >= 0:
+                yield source, state
+
+    def entries(self, source: Source, state: int) -> Iterator[tuple[Word, int, int, int]]:
+        """Where a source's paths set out: (labels so far, depth, state, order so far), the stream first."""
+        if source.depth is not None:
+            yield (), source.depth, state, 0
+        for label in self._readers(source):
+            if label != self.graph.sink.label:
+                after = self.next_state(state, label)
+                if after >= 0:
+                    yield (label,), self.graph.places[label] + 1, after, 1
+
+    def _readers(self, source: Source) -> list[str]:
+        """Components that read the source directly, in block order."""
+        return [label for label in self.graph.places if label in source.into] if source.into else []
+
+    def straight(self, source: Source, state: int) -> bool:
+        """Whether the path (source, sink) goes straight from the source into the sink, past the stream."""
+        return self.graph.sink.label in source.into and self.finishes(state)
+
+    @cached_property
+    def count_by_order(self) -> Counts:
+        """Exact numbers of paths by order, from 0 to the number of blocks."""
+        total: Counts = (0,) * (len(self.graph.blocks) + 1)
+        for source, state in self.starts():
+            total = _add(total, (int(self.straight(source, state)),))
+            for _, depth, after, order in self.entries(source, state):
+                total = _add(total, (0,) * order + self.completions[depth][after])
+        return total
+
+    # Lists ---------------------------------------------------------------------------------------------
+
+    def words(self) -> Iterator[Word]:
+        """All paths, lazily: by order, then by source, then by the blocks and places of their components."""
+        for order, amount in enumerate(self.count_by_order):
+            if amount:
+                yield from self.words_of_order(order)
+
+    def words_of_order(self, order: int) -> Iterator[Word]:
+        """The paths through exactly `order` components, lazily."""
+        for source, state in self.starts():
+            if order == 0 and self.straight(source, state):
+                yield (source.label, self.graph.sink.label)
+            for labels, depth, after, used in self.entries(source, state):
+                if order >= used:
+                    yield from self._extend((source.label, *labels), depth, after, order - used)
+
+    def ways(self, depth: int, state: int, order: int) -> int:
+        """How many endings there are from a depth and a state through `order` more components."""
+        counts = self.completions[depth][state]
+        return counts[order] if order < len(counts) else 0
+
+    def _extend(self, prefix: Word, depth: int, state: int, order: int) -> Iterator[Word]:
+        ways = self.ways(depth, state, order)
+        if ways <= _LISTED_AT_ONCE:
+            for tail in self._tails(depth, state, order) if ways else ():
+                yield prefix + tail
+            return
+        for label, after_depth, after in self._choices(depth, state, order):
+            yield from self._extend((*prefix, label), after_depth, after, order - 1)
+
+    def _choices(self, depth: int, state: int, order: int) -> list[tuple[str, int, int]]:
+        return [
+            (self.graph.blocks[b].components[c].label, b + 1, after)
+            for b in range(depth, len(self.graph.blocks))
+            for c, after in self.choices(b, state, order)
+        ]
+
+    def choices(self, depth: int, state: int, order: int) -> list[tuple[int, int]]:
+        """Components of one block that a path with `order` more to pass may take: (index, next state)."""
+        return [
+            (c, int(after))
+            for c, after in enumerate(self._steps[depth][state])
+            if after >= 0 and self.ways(depth + 1, int(after), order - 1)
+        ]
+
+    @cached_property
+    def _tail_lists(self) -> dict[tuple[int, int, int], list[Word]]:
+        return {}
+
+    def _tails(self, depth: int, state: int, order: int) -> list[Word]:
+        """All endings from here, remembered: the same endings follow many beginnings."""
+        key = (depth, state, order)
+        if key not in self._tail_lists:
+            self._tail_lists[key] = (
+                [(self.graph.sink.label,)]
+                if order == 0
+                else [
+                    (label, *tail)
+                    for label, after_depth, after in self._choices(depth, state, order)
+                    for tail in self._tails(after_depth, after, order - 1)
+                ]
+            )
+        return self._tail_lists[key]
+
+    # Sums ----------------------------------------------------------------------------------------------
+
+    def streams(self, by_order: bool) -> tuple[Array, Array]:
+        """Return what the accepted paths bring to the sink, summed: (stream, direct).
+
+        stream has shape (K, position, d_model): what arrives on the final stream, by order (K = blocks + 1)
+        or in all (K = 1). direct has shape (position, d_out): what constants bring to the sink itself, of
+        order 0.  Cost: one forward pass per live state, times the number of orders if they are kept apart.
+        """
+        blocks = kernels(self.graph)
+        orders = len(blocks) + 1 if by_order else 1
+        shape = (orders, self.graph.positions, self.graph.d_model)
+        live: dict[int, Array] = {}
+        for depth in range(len(blocks) + 1):
+            for state, order, value in self._arrivals(depth):
+                stream_at(live, state, shape)[order if by_order else 0] += value
+            if depth < len(blocks):
+                live = self._cross(depth, blocks[depth], live, by_order)
+        finals = [stream for state, stream in live.items() if self.finishes(state)]
+        return sum(finals, np.zeros(shape)), self._straight_sum()
+
+    def _arrivals(self, depth: int) -> Iterator[tuple[int, int, Array]]:
+        """What sources bring to the stream at a depth: (state, order so far, value)."""
+        for source, state in self.starts():
+            for labels, entry, after, order in self.entries(source, state):
+                if entry == depth and any(self.completions[depth][after]):
+                    operator = source.into[labels[0]] if labels else source.write
+                    yield after, order, start_value(source.start, operator)
+
+    def _cross(
+        self, depth: int, block: BlockKernel, live: Mapping[int, Array], by_order: bool
+    ) -> dict[int, Array]:
+        """One block: every live state keeps its skip and hands its components' outputs to the next states."""
+        after: dict[int, Array] = {}
+        for state, x in live.items():
+            if any(self.completions[depth + 1][state]):
+                stream_at(after, state, x.shape)[:] += block.through_skip(x)
+            groups = self._groups(depth, state)
+            used = _orders_in_use(x, depth) if by_order else len(x)
+            for target, total in zip(groups, block.sums(x[:used], list(groups.values())), strict=True):
+                into = stream_at(after, target, x.shape)
+                if by_order:
+                    into[1 : used + 1] += total[: len(into) - 1]
+                else:
+                    into += total
+        return after
+
+    def _groups(self, depth: int, state: int) -> dict[int, Indices]:
+        """The block's components by the state they lead to, hopeless ones left out."""
+        steps = self._steps[depth][state]
+        targets = [int(t) for t in np.unique(steps) if t >= 0 and any(self.completions[depth + 1][t])]
+        return {target: np.flatnonzero(steps == target) for target in targets}
+
+    def _straight_sum(self) -> Array:
+        total = np.zeros((self.graph.positions, self.graph.d_out))
+        for source, state in self.starts():
+            if self.straight(source, state):
+                total += start_value(source.start, source.into[self.graph.sink.label])
+        return total
+
+    def logits(self) -> Array:
+        """The exact sum of all accepted paths at the sink, shape (position, d_out)."""
+        stream, direct = self.streams(by_order=False)
+        return push(self.graph.sink.operator, stream[0]) + direct
+
+    def logits_by_order(self) -> Array:
+        """The exact sums by order at the sink, shape (blocks + 1, position, d_out)."""
+        stream, direct = self.streams(by_order=True)
+        totals = push(self.graph.sink.operator, stream)
+        totals[0] += direct
+        return totals
+
+
+_LISTED_AT_ONCE = 4096
+
+
+def stream_at(live: dict[int, Array], state: int, shape: tuple[int, ...]) -> Array:
+    """Return the stream of a state, zero if it was not live yet."""
+    if state not in live:
+        live[state] = np.zeros(shape)
+    return live[state]
+
+
+def _orders_in_use(x: Array, depth: int) -> int:
+    """At depth b no path has used more than b components."""
+    return min(len(x), depth + 1)
+
+
+def _add(a: Counts, b: Counts) -> Counts:
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    return tuple(x + y for x, y in zip(longer, shorter + (0,) * (len(longer) - len(shorter)), strict=True))
+
+
+def _through(steps: Indices, after: tuple[Counts, ...]) -> Counts:
+    """Counts by order of going on through one component: by next state, how many lead there."""
+    total: Counts = ()
+    for target, ways in Counter(int(t) for t in steps if t >= 0).items():
+        total = _add(total, (0, *(ways * amount for amount in after[target])))
+    return total
