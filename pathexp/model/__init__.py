@@ -1,1 +1,29 @@
+"""Transformers in plain numpy: sizes, weights, and the reference forward pass."""
 
+from .bundled import ModelCard, load, load_bundled, models
+from .config import Config
+from .handmade import induction_model, random_model, zero_layer_bigram
+from .model import Model
+from .npz import load_npz, save_npz
+from .target import Target
+from .tokenizer import Tokenizer
+from .trace import Trace
+from .weights import Weights
+
+__all__ = [
+    "Config",
+    "Model",
+    "ModelCard",
+    "Target",
+    "Tokenizer",
+    "Trace",
+    "Weights",
+    "induction_model",
+    "load",
+    "load_bundled",
+    "load_npz",
+    "models",
+    "random_model",
+    "save_npz",
+    "zero_layer_bigram",
+]

@@ -1,0 +1,181 @@
+"""Our own file format: an npz of arrays, and a header of JSON that says what they are.
+
+The file is untrusted when it is read: no pickle, no code, every array accounted for.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import LoadError, PathexpError, WeightsError
+from .config import Config
+from .tokenizer import Tokenizer
+from .weights import Array, Weights
+
+FORMAT, VERSION = "pathexp", 1
+HEADER = "header"
+DTYPES = ("float64", "float32", "float16")
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    MemoryError,
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a file holds."""
+
+    config: Config
+    weights: Weights
+    tokenizer: Any
+    name: str
+
+
+def write_archive(parts: Parts, path: str | Path, dtype: npt.DTypeLike = np.float64) -> None:
+    """Write parts to a file that ends in .npz, its arrays in the given precision.
+
+    Raises LoadError for another ending or an unknown precision, WeightsError if a number does not fit in it.
+    """
+    place, kind = _npz_path(path), _precision(dtype)
+    arrays = {name: _lowered(name, array, kind) for name, array in parts.weights.arrays().items()}
+    header = np.frombuffer(json.dumps(_header(parts)).encode(), dtype=np.uint8)
+    with open(place, "wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **{HEADER: header}, **arrays)
+
+
+def read_archive(path: str | Path) -> Parts:
+    """Read parts from a file that ``write_archive`` wrote.
+
+    Raises LoadError, with the place, for a file that is missing, truncated, of another format or version, or
+    that holds arrays that are missing, unknown, twice there, or no plain numbers.
+    """
+    raw = _arrays(Path(path))
+    try:
+        header = _read_header(raw.pop(HEADER, None))
+        config = Config.from_dict(_entry(header, "config", dict))
+        coder = header.get("tokenizer")
+        tokenizer = None if coder is None else Tokenizer.from_dict(_entry(header, "tokenizer", dict))
+        weights = _weights(raw, config)
+        return Parts(config, weights, tokenizer, _entry(header, "name", str))
+    except PathexpError as error:
+        raise LoadError(f"Cannot load {str(path)!r}: {error}") from error
+
+
+def _header(parts: Parts) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": parts.name,
+        "config": parts.config.to_dict(),
+        "tokenizer": None if parts.tokenizer is None else parts.tokenizer.to_dict(),
+    }
+
+
+def _npz_path(path: str | Path) -> Path:
+    if Path(path).suffix.lower() != ".npz":
+        raise LoadError(
+            f"Cannot save to {str(path)!r}: give a name that ends in .npz, by which it is loaded again."
+        )
+    return Path(path)
+
+
+def _precision(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    kind = np.dtype(dtype)
+    if kind.name not in DTYPES:
+        raise LoadError(f"Cannot save as {kind.name}: the precisions known are {', '.join(DTYPES)}.")
+    return kind
+
+
+def _lowered(name: str, array: Array, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    if array.size and np.abs(array).max() > np.finfo(kind).max:
+        raise WeightsError(
+            f"{name} holds {np.abs(array).max():.6g}, too large for {kind.name} "
+            f"(at most {np.finfo(kind).max}): save in a higher precision."
+        )
+    return array.astype(kind)
+
+
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    if not path.is_file():
+        raise LoadError(f"Cannot load {str(path)!r}: there is no such file.")
+    try:
+        return _unzipped(path)
+    except _UNREADABLE as error:
+        raise LoadError(
+            f"Cannot load {str(path)!r} ({path.stat().st_size:,} bytes): no npz file, or damaged: {error}"
+        ) from error
+
+
+def _unzipped(path: Path) -> dict[str, npt.NDArray[Any]]:
+    with zipfile.ZipFile(path) as archive:
+        twice = [name for name, count in Counter(archive.namelist()).items() if count > 1]
+    if twice:
+        raise LoadError(f"Cannot load {str(path)!r}: {', '.join(twice)} is in it more than once.")
+    found = {}
+    with np.load(path, allow_pickle=False) as archive:
+        for name in archive.files:
+            found[name] = _member(archive, name)
+    return found
+
+
+def _member(archive: Mapping[str, npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
+    try:
+        found = archive[name]
+    except _UNREADABLE as error:
+        raise ValueError(f"array {name!r}: {error}") from error
+    if not isinstance(found, np.ndarray):
+        raise ValueError(f"{name!r} is no array")
+    return found
+
+
+def _read_header(raw: npt.NDArray[Any] | None) -> dict[str, Any]:
+    if raw is None:
+        raise LoadError(f"it has no {HEADER!r}: it is an npz file, but not one that pathexp wrote.")
+    try:
+        header = json.loads(raw.tobytes().decode())
+    except ValueError as error:
+        raise LoadError(f"its header is no JSON: {error}") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise LoadError(f"its header does not say that its format is {FORMAT!r}.")
+    if header.get("version") != VERSION:
+        raise LoadError(
+            f"it has version {header.get('version')!r} of the format; this release reads version {VERSION}."
+        )
+    return header
+
+
+def _entry(header: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = header.get(name)
+    if not isinstance(value, kind):
+        raise LoadError(f"its header must give {name!r} as {kind.__name__}, found {value!r:.80}.")
+    return value
+
+
+def _weights(raw: Mapping[str, npt.NDArray[Any]], config: Config) -> Weights:
+    known = {field.name: field.default is MISSING for field in fields(Weights)}
+    unknown = [name for name in raw if name not in known]
+    missing = [name for name, required in known.items() if required and name not in raw]
+    if unknown or missing:
+        raise LoadError(f"arrays missing: {_listed(missing)}; arrays not known: {_listed(unknown)}.")
+    weights = Weights(**raw)
+    weights.check(config)
+    return weights
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,144 @@
+"""A model: configuration, weights, and, if there is one, a tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import TokenError
+from .archive import Parts, write_archive
+from .config import Config
+from .forward import forward
+from .trace import Trace
+from .weights import Weights
+
+Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+
+class TextCoder(Protocol):
+    """What a model asks of a tokenizer."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids."""
+
+    def strings(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """The text of each id."""
+
+    def token_id(self, symbol: str) -> int:
+        """The id of a text that is one token."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The tokenizer as plain values for JSON."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A transformer that can be run: sizes, arrays, and perhaps a tokenizer.
+
+    Raises WeightsError if the arrays do not fit the sizes.
+
+    >>> import pathexp as px
+    >>> px.random_model(layers=2, heads=3, d_model=24, d_head=5, d_vocab=11, n_ctx=40)
+    Model('random': 2 layers × 3 heads, d_model 24, d_vocab 11)
+    """
+
+    config: Config
+    weights: Weights
+    tokenizer: TextCoder | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.weights.check(self.config)
+
+    def run(self, text: str | Tokens) -> Trace:
+        """Run the reference forward pass on a text or on token ids, (n).
+
+        Raises TokenError for a text without a tokenizer or with an unknown symbol, and for ids that are
+        none, too many (more than n_ctx), not integers, or outside the vocabulary.
+
+        >>> import pathexp as px
+        >>> px.random_model(d_vocab=11).run([1, 2, 3]).logits.shape
+        (3, 11)
+        """
+        return forward(self, self._ids(text))
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a text.
+
+        Raises TokenError if the model has no tokenizer or does not know a symbol.
+        """
+        return self._coder(text).encode(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of token ids.
+
+        Raises TokenError if the model has no tokenizer or an id is outside the vocabulary.
+        """
+        return self._coder(ids).decode(ids)
+
+    def token_id(self, token: int | str) -> int:
+        """The id of one token, given as an id or as a text that is one token.
+
+        Raises TokenError for an id outside the vocabulary or a text that is several tokens.
+        """
+        if isinstance(token, str):
+            return self._coder(token).token_id(token)
+        return int(_checked(np.asarray([token]), self.config)[0])
+
+    def token_string(self, token: int) -> str:
+        """The text of a token, or its id as text where the model has no tokenizer."""
+        return str(token) if self.tokenizer is None else self.tokenizer.strings([token])[0]
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file that ends in .npz, which ``pathexp.load`` reads; every number is kept.
+
+        Raises LoadError for another ending.
+        """
+        write_archive(Parts(self.config, self.weights, self.tokenizer, self.name), path)
+
+    def __repr__(self) -> str:
+        c = self.config
+        sizes = f"{c.n_layers} layers × {c.n_heads} heads, d_model {c.d_model}, d_vocab {c.d_vocab}"
+        return f"Model({self.name!r}: {sizes})"
+
+    def _coder(self, what: object) -> TextCoder:
+        if self.tokenizer is None:
+            raise TokenError(
+                f"{self!r} has no tokenizer for {what!r}: "
+                f"give token ids, integers from 0 to {self.config.d_vocab - 1}."
+            )
+        return self.tokenizer
+
+    def _ids(self, text: str | Tokens) -> npt.NDArray[np.int64]:
+        return _checked(np.asarray(self.encode(text) if isinstance(text, str) else text), self.config)
+
+
+def _checked(ids: npt.NDArray[Any], config: Config) -> npt.NDArray[np.int64]:
+    if ids.ndim != 1:
+        raise TokenError(
+            f"Token ids are a list of one axis, found shape {ids.shape}: run one text at a time."
+        )
+    if not len(ids):
+        raise TokenError(f"There is nothing to run: found 0 tokens, expected 1 to {config.n_ctx} (n_ctx).")
+    if ids.dtype.kind not in "iu":
+        raise TokenError(f"Token ids are integers, found dtype {ids.dtype}: {ids.tolist()!r:.60}.")
+    if len(ids) > config.n_ctx:
+        raise TokenError(
+            f"Found {len(ids)} tokens, the model takes at most {config.n_ctx} (n_ctx): shorten it."
+        )
+    outside = (ids < 0) | (ids >= config.d_vocab)
+    if outside.any():
+        place = int(outside.argmax())
+        raise TokenError(
+            f"Token id {ids[place]} at position {place} is not in the vocabulary: "
+            f"ids are 0 to {config.d_vocab - 1}."
+        )
+    return ids.astype(np.int64)

@@ -1,0 +1,189 @@
+"""Everything that happened in one run of the reference forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import index
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FreezeError, TargetError, TokenError
+from .config import Config
+from .target import Space, Target
+
+if TYPE_CHECKING:
+    from .model import Model
+
+Array = npt.NDArray[np.float64]
+Token = int | str
+
+
+def _no_freezer(trace: Trace) -> Any:
+    raise FreezeError("A trace has no graph until pathexp.graph is imported; import pathexp.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Trace:
+    """One run, with n tokens, L layers, H heads, h = d_head, d = d_model, V = d_vocab; arrays are read-only.
+
+    ``tokens`` (n); ``scores`` (L, H, n, n) before the softmax, (query, key), -inf where masked; ``patterns``
+    (L, H, n, n), rows sum to 1; ``z`` (L, H, n, h), values weighted by the pattern; ``residuals`` by point,
+    (n, d): "embed", "L0.attn_in" (as read, after the norm), "L0.out", …, "final_in", "final_out";
+    ``norm_scales`` by site, (n): the 1/σ that a norm multiplies by: "L0.attn", …, "final";
+    ``logits`` (n, V) in nats.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2, heads=3, seed=0).run([3, 1, 2])
+    >>> trace.patterns.shape, bool(np.allclose(trace.patterns.sum(axis=-1), 1))
+    ((2, 3, 3, 3), True)
+    """
+
+    freezer: ClassVar[Callable[[Trace], Any]] = staticmethod(_no_freezer)
+
+    model: Model
+    tokens: npt.NDArray[np.int64]
+    scores: Array
+    patterns: Array
+    z: Array
+    residuals: Mapping[str, Array]
+    norm_scales: Mapping[str, Array]
+    logits: Array
+
+    @property
+    def config(self) -> Config:
+        """The model's sizes and switches."""
+        return self.model.config
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self)} tokens of {self.model!r})"
+
+    @cached_property
+    def token_strings(self) -> tuple[str, ...]:
+        """The text of each token, or its id where the model has no tokenizer."""
+        return tuple(self.model.token_string(int(token)) for token in self.tokens)
+
+    @cached_property
+    def head_results(self) -> Array:
+        """What each head adds to the stream, (L, H, n, d): z W_Oᵀ. Elhage et al. 2021, "Attention Heads are
+        Independent and Additive". Costs as much memory as H streams a layer.
+        """
+        return _read_only(self.z @ np.swapaxes(self.model.weights.W_O, -1, -2))
+
+    @cached_property
+    def log_probs(self) -> Array:
+        """The logarithm of the next-token distribution at every position, (n, V), in nats."""
+        shifted = self.logits - self.logits.max(axis=-1, keepdims=True)
+        return _read_only(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+    def top_token(self, position: int = -1) -> int:
+        """The id of the most likely next token at a position (the lowest id of equals).
+
+        Raises TargetError if the run has no such position.
+        """
+        return int(self.logits[self._position(position)].argmax())
+
+    def loss(self) -> float:
+        """The mean loss of each token given those before it, in nats.
+
+        Raises TokenError for a run of one token, where nothing is predicted.
+        """
+        if len(self) < 2:
+            raise TokenError("loss needs at least 2 tokens, the second predicted from the first; found 1.")
+        return float(-self.log_probs[np.arange(len(self) - 1), self.tokens[1:]].mean())
+
+    def logit(self, token: Token, position: int = -1) -> Target:
+        """The logit of one token, an id or a text that is one token, at a position.
+
+        Raises TokenError if it is not one token, TargetError if the run has no such position.
+        """
+        found, place = self._token(token), self._position(position)
+        return self._of_logits(self._one_hot(found), place, f"logit of {self._name(found)}")
+
+    def logit_difference(self, a: Token, b: Token, position: int = -1) -> Target:
+        """The logit of token a minus that of token b, at a position.
+
+        Raises TokenError if either is not one token or both are the same, TargetError as ``logit``.
+        """
+        first, second, place = self._token(a), self._token(b), self._position(position)
+        if first == second:
+            raise TokenError(f"logit_difference needs two tokens, found {self._name(first)} twice.")
+        label = f"logit of {self._name(first)} minus {self._name(second)}"
+        return self._of_logits(self._one_hot(first) - self._one_hot(second), place, label)
+
+    def direction(
+        self, vector: Sequence[float] | Array, position: int = -1, space: Space = "logits"
+    ) -> Target:
+        """Any direction: (V) numbers in space "logits", or (d) in space "residual", the final stream.
+
+        The final stream is the one before the final norm.
+
+        Raises TargetError for another space, length or position, or a number that is not finite.
+        """
+        place = self._position(position)
+        if space == "logits":
+            return self._of_logits(_vector(vector, self.config.d_vocab, "d_vocab", space), place, "direction")
+        if space == "residual":
+            read = _vector(vector, self.config.d_model, "d_model", space)
+            value = float(self.residuals["final_in"][place] @ read)
+            return Target(place, read, space, "direction in the final stream", value)
+        raise TargetError(f"space={space!r} is not known; known: 'logits', 'residual'.")
+
+    @cached_property
+    def graph(self) -> Any:
+        """The residual graph of this run with everything that is not linear held fixed."""
+        return type(self).freezer(self)
+
+    def _of_logits(self, read: Array, place: int, label: str) -> Target:
+        return Target(place, read, "logits", label, float(self.logits[place] @ read))
+
+    def _one_hot(self, token: int) -> Array:
+        read = np.zeros(self.config.d_vocab)
+        read[token] = 1.0
+        return _read_only(read)
+
+    def _name(self, token: int) -> str:
+        return repr(self.model.token_string(token)) if self.model.tokenizer else str(token)
+
+    def _token(self, token: Token) -> int:
+        return self.model.token_id(token)
+
+    def _position(self, position: int) -> int:
+        n = len(self)
+        try:
+            place = index(position)
+        except TypeError:
+            raise TargetError(f"position must be an integer, found {position!r}.") from None
+        if not -n <= place < n:
+            raise TargetError(
+                f"position {place} is not in this run of {n} tokens: give 0 to {n - 1}, "
+                f"or -{n} to -1 from the end."
+            )
+        return place % n
+
+
+def _vector(vector: Sequence[float] | Array, size: int, name: str, space: str) -> Array:
+    found = np.asarray(vector)
+    if found.shape != (size,):
+        raise TargetError(
+            f"a direction in space {space!r} has {name} = {size} numbers, shape ({size},); "
+            f"found shape {found.shape}."
+        )
+    if found.dtype.kind not in "fiu":
+        raise TargetError(f"a direction has real numbers, found dtype {found.dtype}.")
+    read = np.array(found, dtype=np.float64)
+    if not np.isfinite(read).all():
+        first = int(np.argmin(np.isfinite(read)))
+        raise TargetError(f"a direction has finite numbers, found {read[first]} at index {first}.")
+    return _read_only(read)
+
+
+def _read_only(array: Array) -> Array:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,171 @@
+"""The arrays of a transformer, in column convention, checked once against its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import WeightsError
+from .config import Config
+
+Array = npt.NDArray[np.float64]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Weights:
+    """The arrays of a transformer as read-only float64: a map has shape (target, source).
+
+    With L layers, H heads on G key/value heads, h = d_head, d = d_model, V = d_vocab:
+    ``W_E`` (d, V), ``W_pos`` (d, n_ctx), ``W_Q`` (L, H, h, d), ``W_K`` and ``W_V`` (L, G, h, d),
+    ``W_O`` (L, H, d, h), ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``W_U`` (V, d),
+    ``b_U`` (V). Norms: gain ``g_attn`` (L, d) and bias ``b_attn`` (L, d), ``g_final`` (d), ``b_final`` (d).
+    A bias of None is zero and a gain of None is one. Query head k reads key/value head k // (H // G).
+    Half and single precision and integers become float64; anything else is reported by ``check``.
+
+    >>> import numpy as np
+    >>> weights = Weights(W_E=np.eye(2), W_Q=np.ones((0, 1, 1, 2)), W_K=np.ones((0, 1, 1, 2)),
+    ...     W_V=np.ones((0, 1, 1, 2)), W_O=np.ones((0, 1, 2, 1)), W_U=[[0, 1], [1, 0]])
+    >>> weights.W_U.dtype, weights.b_U is None
+    (dtype('float64'), True)
+    """
+
+    W_E: Array
+    W_Q: Array
+    W_K: Array
+    W_V: Array
+    W_O: Array
+    W_U: Array
+    W_pos: Array | None = None
+    b_Q: Array | None = None
+    b_K: Array | None = None
+    b_V: Array | None = None
+    b_O: Array | None = None
+    b_U: Array | None = None
+    g_attn: Array | None = None
+    b_attn: Array | None = None
+    g_final: Array | None = None
+    b_final: Array | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.arrays().items():
+            object.__setattr__(self, name, _frozen(value))
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays that are there, by name."""
+        named = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in named if value is not None}
+
+    def check(self, config: Config) -> None:
+        """Hold every array against the shapes of a configuration.
+
+        Raises WeightsError with all problems at once: what is missing, what has no place, shapes, kinds,
+        and the first place that is not finite. Time is one look at every number.
+        """
+        problems = list(_problems(self.arrays(), expected(config)))
+        if problems:
+            head = f"{len(problems)} problem(s) with the weights of {_sizes(config)}:"
+            raise WeightsError("\n  ".join([head, *problems]))
+
+    def __repr__(self) -> str:
+        arrays = self.arrays()
+        return f"Weights({', '.join(arrays)}: {sum(a.size for a in arrays.values()):,} numbers)"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The shape an array must have, and whether it must be there."""
+
+    shape: Shape
+    required: bool
+
+
+def expected(config: Config) -> dict[str, Expected]:
+    """The arrays that a configuration has a place for, by name."""
+    needed = {name: Expected(shape, True) for name, shape in _required(config)}
+    optional = {name: Expected(shape, False) for name, shape in _optional(config)}
+    return needed | optional
+
+
+def _required(c: Config) -> Iterator[tuple[str, Shape]]:
+    yield "W_E", (c.d_model, c.d_vocab)
+    if c.positions in ("learned", "qk"):
+        yield "W_pos", (c.d_model, c.n_ctx)
+    yield "W_Q", (c.n_layers, c.n_heads, c.d_head, c.d_model)
+    yield "W_K", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
+    yield "W_V", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
+    yield "W_O", (c.n_layers, c.n_heads, c.d_model, c.d_head)
+    yield "W_U", (c.d_vocab, c.d_model)
+
+
+def _optional(c: Config) -> Iterator[tuple[str, Shape]]:
+    yield "b_Q", (c.n_layers, c.n_heads, c.d_head)
+    yield "b_K", (c.n_layers, c.n_kv_heads, c.d_head)
+    yield "b_V", (c.n_layers, c.n_kv_heads, c.d_head)
+    yield "b_O", (c.n_layers, c.d_model)
+    yield "b_U", (c.d_vocab,)
+    if c.norm is not None:
+        yield from _norm(c, "attn", (c.n_layers, c.d_model))
+    if c.final_norm:
+        yield from _norm(c, "final", (c.d_model,))
+
+
+def _norm(c: Config, site: str, shape: Shape) -> Iterator[tuple[str, Shape]]:
+    yield f"g_{site}", shape
+    if c.norm == "layernorm":
+        yield f"b_{site}", shape
+
+
+def _frozen(value: Any) -> Any:
+    """A read-only float64 array of its own, or, for what is no real number, the array as it is."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
+        return array
+    if not (array.dtype == np.float64 and _is_settled(array)):
+        array = np.array(array, dtype=np.float64, order="C")
+        array.setflags(write=False)
+    return array
+
+
+def _is_settled(array: npt.NDArray[Any]) -> bool:
+    """Whether nobody can write to the array's memory any more."""
+    owner = array.base if isinstance(array.base, np.ndarray) else array
+    return owner.flags.owndata and not (array.flags.writeable or owner.flags.writeable)
+
+
+def _problems(arrays: Mapping[str, Array], places: Mapping[str, Expected]) -> Iterator[str]:
+    for name, place in places.items():
+        if place.required and name not in arrays:
+            yield f"{name} is missing: expected shape {place.shape}"
+    for name, array in arrays.items():
+        if name not in places:
+            yield f"{name} has no place in this configuration: leave it out or change the configuration"
+        else:
+            yield from _problem(name, array, places[name].shape)
+
+
+def _problem(name: str, array: Array, shape: Shape) -> Iterator[str]:
+    if array.dtype != np.float64:
+        yield f"{name} must hold real numbers, found dtype {array.dtype}"
+    if array.shape != shape:
+        yield f"{name} has shape {array.shape}, expected {shape}{_transposed(array.shape, shape)}"
+    if array.dtype == np.float64 and not np.isfinite(array).all():
+        bad = ~np.isfinite(array)
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        yield f"{name} has {int(bad.sum())} numbers that are not finite, the first {array[first]} at {first}"
+
+
+def _transposed(found: Shape, shape: Shape) -> str:
+    turned = (*shape[:-2], shape[-1], shape[-2]) if len(shape) >= 2 else shape
+    return ": transpose its last two axes (a map is target × source)" if found == turned != shape else ""
+
+
+def _sizes(c: Config) -> str:
+    return (
+        f"{c.n_layers} layers × {c.n_heads} heads ({c.n_kv_heads} key/value), d_model {c.d_model}, "
+        f"d_head {c.d_head}, d_vocab {c.d_vocab}, n_ctx {c.n_ctx}"
+    )
