@@ -67,7 +67,8 @@ def _spread(name: str, place: Expected, config: Config) -> float:
         return 0.3
     inputs = place.shape[-1]
     if name == "W_O":
-        return 1 / math.sqrt(inputs * config.n_heads * config.n_layers)  # all heads together add order one
+        heads = config.n_heads * max(config.n_layers, 1)
+        return 1 / math.sqrt(inputs * heads)  # all heads together add order one
     return 1 / math.sqrt(inputs)
 
 
