@@ -66,14 +66,11 @@ class AttentionOnly(nn.Module):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The weights in the column convention: W_E (d_model, d_vocab), W_U (d_vocab, d_model), ..."""
-        layers = len(self.W_Q)
-        stacked = {name: _stack(getattr(self, name), layers, D_MODEL) for name in ("W_Q", "W_K", "W_V")}
-        out = _stack(self.W_O, layers, HEADS * D_HEAD).reshape(layers, D_MODEL, HEADS, D_HEAD)
         return {
             "W_E": _numpy(self.W_E).T,
             "W_pos": _numpy(self.W_pos).T,
-            **{name: array.reshape(layers, HEADS, D_HEAD, D_MODEL) for name, array in stacked.items()},
-            "W_O": out.transpose(0, 2, 1, 3),
+            **{name: _stack(getattr(self, name), HEADS, D_HEAD, D_MODEL) for name in ("W_Q", "W_K", "W_V")},
+            "W_O": _stack(self.W_O, D_MODEL, HEADS, D_HEAD).transpose(0, 2, 1, 3),
             "W_U": _numpy(self.W_U),
         }
 
@@ -97,8 +94,8 @@ def _numpy(parameter: torch.Tensor) -> np.ndarray:
     return parameter.detach().numpy()
 
 
-def _stack(parameters: nn.ParameterList, layers: int, columns: int) -> np.ndarray:
-    return np.array([_numpy(p) for p in parameters], dtype=np.float32).reshape(layers, -1, columns)
+def _stack(parameters: nn.ParameterList, *shape: int) -> np.ndarray:
+    return np.array([_numpy(p) for p in parameters], dtype=np.float32).reshape(len(parameters), *shape)
 
 
 def split(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

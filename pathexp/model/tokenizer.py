@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import SupportsIndex
 
-from pathexp.errors import LoadError, TokenError
+from ..errors import LoadError, TokenError
 
 _KIND = "longest-match"
 _CONTEXT = 12  # characters shown on either side of one that is not known
