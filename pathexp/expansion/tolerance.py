@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Array, Gate, Operator, ResidualGraph, kernels, push, start_value, word_map
+from ..graph import Array, Gate, Operator, ResidualGraph, push, start_value, word_map
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 CONFIDENCE = 10.0
@@ -34,7 +34,7 @@ def _on_stream(graph: ResidualGraph) -> tuple[Array, Array]:
     """Return the final stream (n, d) and the variance of its rounding noise per position (n,)."""
     x = np.zeros((int(graph.positions), int(graph.d_model)))
     v = np.zeros(len(x))
-    for depth, block in enumerate((*kernels(graph), None)):
+    for depth, block in enumerate((*graph.kernels, None)):
         for source in graph.sources:
             if source.depth == depth:
                 x += source.value()

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ..errors import SizeError
-from ..graph import Array, BlockKernel, Walk, kernels, pull, push, start_value
+from ..graph import Array, BlockKernel, Walk, pull, push, start_value
 from ..model import Target
 from .targets import on_stream
 
@@ -54,7 +54,7 @@ class _Endings:
 
     @cached_property
     def _forward(self) -> tuple[BlockKernel, ...]:
-        return kernels(self.walk.graph)
+        return self.walk.graph.kernels
 
     @cached_property
     def _field(self) -> Array:

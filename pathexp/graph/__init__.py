@@ -7,7 +7,7 @@ from .kernel import BlockKernel, Indices
 from .nodes import Block, Component, One, OneHot, Sink, Source, Start, Values, start_value
 from .operators import IDENTITY, Array, Dim, Factor, Gate, Operator, Step, chain, pull, push, word_map
 from .query import Query, everything, query
-from .walk import Walk, kernels
+from .walk import Walk
 
 __all__ = [
     "IDENTITY",
@@ -36,7 +36,6 @@ __all__ = [
     "compile_query",
     "everything",
     "freeze",
-    "kernels",
     "pull",
     "push",
     "query",

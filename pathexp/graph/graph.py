@@ -22,6 +22,7 @@ from ..model import Config
 from .automaton import Alphabet
 from .build import Sizes, pieces
 from .edit import Weight, hand_component, pattern_factor, steering_source, weight_factor
+from .kernel import BlockKernel, kernel
 from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
 from .operators import Dim, Factor, Step, has_numbers
@@ -31,7 +32,7 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLASS = re.compile(r"H|M|L\d+")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ResidualGraph:
     """Sources, blocks in order, and a sink; sizes are numbers or names of sizes.
 
@@ -275,6 +276,19 @@ class ResidualGraph:
             self.sink.operator,
         ]
         return all(map(has_numbers, operators)) and all(has_start(source.start) for source in self.sources)
+
+    @cached_property
+    def kernels(self) -> tuple[BlockKernel, ...]:
+        """The numbers of every block, stacked for speed; made once.
+
+        Raises GraphError if the graph was made from sizes alone.
+        """
+        if not self.has_numbers:
+            raise GraphError(
+                "this graph was made from sizes alone and has no numbers; "
+                "run a model and expand its trace: px.expand(px.load('attn-2l').run('...'))"
+            )
+        return tuple(kernel(block) for block in self.blocks)
 
     def to_networkx(self) -> nx.MultiDiGraph:
         """Return the graph as a networkx MultiDiGraph: an edge wherever one node's output is read by another.

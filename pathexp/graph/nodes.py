@@ -40,7 +40,7 @@ class One:
 Start: TypeAlias = OneHot | Values | One
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """Something that starts paths: the embedding, positions, a constant, a steering vector.
 
@@ -62,7 +62,7 @@ class Source:
         return start_value(self.start, self.write)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Component:
     """Something that reads the stream, applies a linear map, and adds the result back."""
 
@@ -73,7 +73,7 @@ class Component:
     head: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """Components that read the same stream and write in parallel; `skip` is the map on the skip edge."""
 
@@ -81,7 +81,7 @@ class Block:
     skip: Operator = IDENTITY
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sink:
     """What reads the final stream; for a language model the unembedding `U`."""
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
-from ..errors import GraphError
 from .automaton import Automaton, compile_query
 from .graph import ResidualGraph
-from .kernel import BlockKernel, Indices, kernel
+from .kernel import BlockKernel, Indices
 from .nodes import Source, start_value
 from .operators import Array, push
 from .query import Query
@@ -25,21 +24,6 @@ from .query import Query
 Word = tuple[str, ...]
 Counts = tuple[int, ...]
 """How many paths, by order: entry k counts those through k components."""
-
-
-@lru_cache(maxsize=32)
-def _kernels(graph: ResidualGraph) -> tuple[BlockKernel, ...]:
-    return tuple(kernel(block) for block in graph.blocks)
-
-
-def kernels(graph: ResidualGraph) -> tuple[BlockKernel, ...]:
-    """Return the graph's stacked numbers, made once per graph."""
-    if not graph.has_numbers:
-        raise GraphError(
-            "this graph was made from sizes alone and has no numbers; "
-            "run a model and expand its trace: px.expand(px.load('attn-2l').run('...'))"
-        )
-    return _kernels(graph)
 
 
 @dataclass(frozen=True)
@@ -194,7 +178,7 @@ class Walk:
         or in all (K = 1). direct has shape (position, d_out): what constants bring to the sink itself, of
         order 0.  Cost: one forward pass per live state, times the number of orders if they are kept apart.
         """
-        blocks = kernels(self.graph)
+        blocks = self.graph.kernels
         orders = len(blocks) + 1 if by_order else 1
         shape = (orders, self.graph.positions, self.graph.d_model)
         live: dict[int, Array] = {}

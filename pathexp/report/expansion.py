@@ -91,7 +91,7 @@ def _run(report: ExpansionReport) -> Iterator[str]:
     token = trace.top_token(report.target.position)
     chance = np.exp(trace.log_probs[report.target.position, token])
     yield (
-        f"predicts {visible(trace.token_string(token))} after token {report.target.position} "
+        f"predicts {visible(trace.model.token_string(token))} after token {report.target.position} "
         f"(logit {trace.logits[report.target.position, token]:.4f}, probability {chance:.3f})"
     )
 
