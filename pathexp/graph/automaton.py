@@ -1,65 +1,37 @@
 """Queries as deterministic machines over the labels of one graph.
 
-Labels that no part of a query tells apart become one letter, so that the machine is made over a handful of
-letters however large the model is; its table is then spread over all labels.
+Labels that no part of a query tells apart become one letter, so the machine is made over a handful of letters
+however large the model is; its table is then spread over all labels.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
-from greenery.fsm import EPSILON, NULL, Charclass, Fsm, from_charclass
 from numpy.typing import NDArray
 
 from ..errors import QueryError
-from . import query as language
-from .query import Query, pointer
+from . import language
+from .alphabet import Alphabet, check_names
+from .derivatives import Term, Terms
+from .language import Query
+from .machine import MAX_STEPS, Machine, explore, minimal
 
+__all__ = ["Alphabet", "Automaton", "check_paths", "compile_query"]
 
-@dataclass(frozen=True, eq=True)
-class Alphabet:
-    """The labels of a graph, and the names of classes of components (`L0`, `H`, `M`)."""
-
-    sources: tuple[str, ...]
-    components: tuple[str, ...]
-    sinks: tuple[str, ...]
-    classes: Mapping[str, frozenset[str]]
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """All labels: sources, components, sinks."""
-        return self.sources + self.components + self.sinks
-
-    @cached_property
-    def columns(self) -> Mapping[str, int]:
-        """The index of each label in `labels`."""
-        return {label: column for column, label in enumerate(self.labels)}
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.sources, self.components, self.sinks, frozenset(self.classes.items())))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def meaning(self, atom: str) -> frozenset[str]:
-        """Return the labels that a label, a class name or `.` stands for; empty if it is not known."""
-        if atom in self.columns:
-            return frozenset((atom,))
-        return frozenset(self.components) if atom == language.ANY else self.classes.get(atom, frozenset())
+MAX_ENTRIES = 2**24
+"""The most entries that a machine's table may have."""
 
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
     """A minimal deterministic machine: `table[state, column of the label]` is the next state.
 
-    A next state of -1 means that nothing can be accepted any more; from every other state something can,
-    except that the start is kept when nothing is accepted at all.
+    A next state of -1 means that nothing can be accepted any more. From every state something can be, except
+    from the start of a machine that accepts nothing at all.
     """
 
     start: int
@@ -73,7 +45,7 @@ class Automaton:
         return len(self.table)
 
     def accepts(self, labels: Sequence[str]) -> bool:
-        """Return whether a word is in the query's set; a label that the graph does not have never is."""
+        """Return whether a word is accepted; with a label that the graph does not have, it never is."""
         state = self.start
         for label in labels:
             column = self.alphabet.columns.get(label)
@@ -85,129 +57,150 @@ class Automaton:
 
 @lru_cache(maxsize=256)
 def compile_query(query: Query, alphabet: Alphabet) -> Automaton:
-    """Compile a query into a minimal machine over a graph's labels.
+    """Compile a query into the minimal machine over a graph's labels.
 
-    Raises QueryError for a name that the graph does not have, or that names nothing in it. Costs
-    O(labels × distinct names), and for the machine what the query asks for, independently of the model.
+    Raises QueryError for a name that the graph does not have or that stands for nothing, and for a query
+    whose machine would be too large. Costs O(labels × names in the query), and the machine
+    what the query asks for, independently of the model.
+
+    >>> alphabet = Alphabet(("E",), ("L0H0", "L1H0"), ("U",), {"H": frozenset({"L0H0", "L1H0"})})
+    >>> from pathexp.graph import query
+    >>> machine = compile_query(query("E .* L1H0 U"), alphabet)
+    >>> machine.states, machine.accepts(["E", "L1H0", "U"]), machine.accepts(["E", "L0H0", "U"])
+    (4, True, False)
     """
     check_names(query, alphabet)
     letters = Letters(query, alphabet)
-    machine = (letters.machine(query) & letters.words()).reduce()
-    return _automaton(machine, letters)
+    machine = explore(letters.terms, letters.term(query), letters.count)
+    if machine is None:
+        raise _too_large(query, f"{MAX_STEPS:,} transitions over {letters.count} kinds of labels")
+    smallest = minimal(machine)
+    if len(smallest.rows) * len(alphabet.labels) > MAX_ENTRIES:
+        sizes = f"{len(smallest.rows):,} states × {len(alphabet.labels):,} labels"
+        raise _too_large(query, f"{MAX_ENTRIES:,} table entries ({sizes})")
+    return Automaton(0, _table(smallest, letters), smallest.accepting, alphabet)
+
+
+def _too_large(query: Query, limit: str) -> QueryError:
+    return QueryError(
+        f"the query {_shortened(query)} needs a machine beyond the limit of {limit}; split it, "
+        "or ask for fewer things that must all occur or that stand at a fixed distance from the end"
+    )
+
+
+def _shortened(query: Query) -> str:
+    text = str(query)
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")
+
+
+def _table(machine: Machine, letters: Letters) -> NDArray[np.int64]:
+    """The next states over letters, spread over all labels."""
+    small = np.full((len(machine.rows), letters.count), -1, dtype=np.int64)
+    for state, row in enumerate(machine.rows):
+        small[state, list(row)] = list(row.values())
+    table = small[:, letters.of_label]
+    table.flags.writeable = False
+    return table
 
 
 class Letters:
-    """The coarsest grouping of labels that a query can be told over: one character a group."""
+    """The coarsest grouping of an alphabet's labels over which a query can be told, one letter a group."""
 
     def __init__(self, query: Query, alphabet: Alphabet) -> None:
         self.alphabet = alphabet
-        atoms = {
-            node.name: alphabet.meaning(node.name)
-            for node in _nodes(query)
-            if isinstance(node, language.Atom)
+        self.terms = Terms()
+        choices = dict.fromkeys(_choices(query, alphabet))
+        told_by: dict[str, list[int]] = {label: [] for label in alphabet.labels}
+        for number, choice in enumerate(choices):
+            for label in choice:
+                told_by[label].append(number)
+        groups: dict[tuple[int, ...], int] = {}
+        self.of_label = [groups.setdefault(tuple(numbers), len(groups)) for numbers in told_by.values()]
+        self.count = len(groups)
+        self.of_choice = {
+            choice: [letter for numbers, letter in groups.items() if number in numbers]
+            for number, choice in enumerate(choices)
         }
-        memberships: dict[str, list[str]] = {label: [] for label in alphabet.labels}
-        for atom, members in atoms.items():
-            for label in members:
-                memberships[label].append(atom)
-        groups: dict[tuple[str, ...], int] = {}
-        self.group = [groups.setdefault(tuple(atoms), len(groups)) for atoms in memberships.values()]
-        self.atoms = {atom: [g for signature, g in groups.items() if atom in signature] for atom in atoms}
-        self.characters = [chr(_FIRST + g) for g in range(len(groups))]
 
-    def charclass(self, groups: Sequence[int]) -> Charclass:
-        return Charclass("".join(self.characters[g] for g in groups))
-
-    def words(self) -> Fsm:
-        """The machine of all words over the alphabet."""
-        return from_charclass(self.charclass(range(len(self.characters)))).star().reduce()
-
-    def machine(self, query: Query) -> Fsm:
-        """The machine of a query; what it does with foreign characters is left open."""
+    def term(self, query: Query) -> Term:
+        """Return a query as a term over the letters."""
+        terms = self.terms
         match query:
             case language.Empty():
-                return EPSILON
+                return terms.empty
             case language.Atom(name):
-                return from_charclass(self.charclass(self.atoms[name])) if self.atoms[name] else NULL
+                return terms.letters(self.of_choice[self.alphabet.meaning(name)])
             case language.Complement(child):
-                return self.machine(child).everythingbut()
+                return terms.complement(self.term(child))
             case language.Repeat(child, sign):
-                return _repeated(self.machine(child), sign)
+                return self._repeated(self.term(child), sign)
             case language.Sequence(parts):
-                return Fsm.concatenate(*map(self.machine, parts))
+                return terms.sequence(map(self.term, parts))
             case language.Intersection(parts):
-                return Fsm.intersection(*map(self.machine, parts))
+                return terms.intersection(map(self.term, parts))
             case language.Union(parts):
-                return Fsm.union(*map(self.machine, parts))
+                choice, others = _split(parts, self.alphabet)
+                return terms.union((terms.letters(self.of_choice.get(choice, ())), *map(self.term, others)))
         raise TypeError(f"unknown kind of query: {type(query).__name__}")
 
-
-_FIRST = 0xF0000  # two private-use planes, 131,000 characters
-
-
-def _repeated(machine: Fsm, sign: language.Sign) -> Fsm:
-    if sign == "?":
-        return machine | EPSILON
-    star = machine.star().reduce()
-    return star if sign == "*" else machine + star
+    def _repeated(self, term: Term, sign: language.Sign) -> Term:
+        if sign == "?":
+            return self.terms.union((term, self.terms.empty))
+        star = self.terms.star(term)
+        return star if sign == "*" else self.terms.then(term, star)
 
 
-def _nodes(query: Query) -> Iterator[Query]:
-    yield query
-    for child in query.children:
-        yield from _nodes(child)
+def _choices(query: Query, alphabet: Alphabet) -> Iterator[frozenset[str]]:
+    """All sets of labels that a query chooses from; alternatives of single labels are one set."""
+    match query:
+        case language.Atom(name):
+            yield alphabet.meaning(name)
+        case language.Union(parts):
+            choice, others = _split(parts, alphabet)
+            yield choice
+            for part in others:
+                yield from _choices(part, alphabet)
+        case _:
+            for child in query.children:
+                yield from _choices(child, alphabet)
 
 
-def _automaton(machine: Fsm, letters: Letters) -> Automaton:
-    """Number the live states in the order in which they are reached, and spread the table over all labels."""
-    live = {state for state in machine.states if machine.islive(state)}
-    classes = [next(c for c in machine.alphabet if c.accepts(char)) for char in letters.characters]
-    order = {machine.initial: 0}
-    for state in (queue := [machine.initial]):
-        for target in (machine.map[state][c] for c in classes):
-            if target in live and target not in order:
-                order[target] = len(order)
-                queue.append(target)
-    small = np.array(
-        [[order.get(machine.map[state][c], -1) for c in classes] for state in order], dtype=np.int64
-    )
-    if machine.initial not in live:
-        small[:] = -1
-    table = small.reshape(len(order), len(classes))[:, letters.group]
-    table.flags.writeable = False
-    accepting = frozenset(order[state] for state in machine.finals if state in order)
-    return Automaton(0, table, accepting, letters.alphabet)
+def _split(parts: tuple[Query, ...], alphabet: Alphabet) -> tuple[frozenset[str], list[Query]]:
+    """The labels that a union's atoms stand for, together, and its other parts."""
+    atoms = [part.name for part in parts if isinstance(part, language.Atom)]
+    others = [part for part in parts if not isinstance(part, language.Atom)]
+    return frozenset().union(*map(alphabet.meaning, atoms)), others
 
 
-# Names -------------------------------------------------------------------------------------------------
+# Paths -------------------------------------------------------------------------------------------------
 
 
-def check_names(query: Query, alphabet: Alphabet) -> None:
-    """Raise QueryError at the first name in a query that the graph does not have, or that names nothing."""
-    for name in query.names():
-        if not alphabet.meaning(name):
-            place = re.search(rf"\b{name}\b", text := str(query))
-            assert place is not None
-            problem = _why_empty(name) if name in alphabet.classes else _why_unknown(name, alphabet)
-            raise QueryError(f"{problem[0]}\n{pointer(text, place.start())}\n{problem[1]}")
+def check_paths(query: Query, alphabet: Alphabet) -> None:
+    """Raise QueryError if a part of a query that must match whole paths can match none, in any order.
+
+    Parts are what the set operators combine: in `E .* U & ~(L0H0)` the part `L0H0` matches no path, as paths
+    begin at a source and end at a sink, so its complement would leave nothing out.
+    """
+    check_names(query, alphabet)
+    paths = _paths(alphabet)
+    for part in _whole_parts(query):
+        if not compile_query(part & paths, alphabet).accepting:
+            source, sink = alphabet.sources[0], alphabet.sinks[0]
+            raise QueryError(
+                f"{_shortened(part)} matches no path: a query matches whole paths, from a source to "
+                f"the sink. For paths that pass it anywhere write {source} .* … .* {sink}."
+            )
 
 
-def _why_empty(name: str) -> tuple[str, str]:
-    kind = {"H": "attention heads", "M": "MLPs"}.get(name, "components")
-    return f"{name} names nothing: this graph has no {kind}", f"Leave {name} out, or use . for any component."
+def _paths(alphabet: Alphabet) -> Query:
+    first, last = (language.union(map(language.Atom, ends)) for ends in (alphabet.sources, alphabet.sinks))
+    return language.sequence((first, language.Repeat(language.Atom(language.ANY), "*"), last))
 
 
-def _why_unknown(name: str, alphabet: Alphabet) -> tuple[str, str]:
-    near = nearest(name, alphabet)
-    layers = sorted(int(c[1:]) for c in alphabet.classes if re.fullmatch(r"L\d+", c))
-    sizes = f"layers 0 to {layers[-1]}" if layers else "no layers"
-    return (
-        f"no node and no class of nodes is called {name}: this graph has {sizes}",
-        f"Nearest: {', '.join(near)}." if near else f"Sources: {', '.join(alphabet.sources[:5])}.",
-    )
-
-
-def nearest(name: str, alphabet: Alphabet, most: int = 3) -> list[str]:
-    """Return the labels and class names that look most like a name."""
-    known = {known.casefold(): known for known in (*alphabet.classes, *alphabet.labels)}
-    return [known[match] for match in get_close_matches(name.casefold(), known, most, 0.5)]
+def _whole_parts(query: Query) -> Iterator[Query]:
+    """The parts that `&`, `|` and `~` combine; the empty word, which says what it is, left out."""
+    if isinstance(query, language.Intersection | language.Union | language.Complement):
+        for child in query.children:
+            yield from _whole_parts(child)
+    elif query != language.Empty():
+        yield query

@@ -1,0 +1,115 @@
+"""The labels of one graph as the path language sees them, and what to say about a name that is not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+
+from ..errors import QueryError
+from .language import ANY, Query
+from .query import pointer
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """The labels of a graph, and classes of components by name: `L0`, `H`, `M`.
+
+    >>> alphabet = Alphabet(("E",), ("L0H0", "L0H1"), ("U",), {"H": frozenset({"L0H0", "L0H1"})})
+    >>> alphabet.labels
+    ('E', 'L0H0', 'L0H1', 'U')
+    """
+
+    sources: tuple[str, ...]
+    components: tuple[str, ...]
+    sinks: tuple[str, ...]
+    classes: Mapping[str, frozenset[str]]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All labels: sources, components, sinks."""
+        return self.sources + self.components + self.sinks
+
+    @cached_property
+    def columns(self) -> Mapping[str, int]:
+        """The index of each label in `labels`."""
+        return {label: column for column, label in enumerate(self.labels)}
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.sources, self.components, self.sinks, frozenset(self.classes.items())))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _any(self) -> frozenset[str]:
+        return frozenset(self.components)
+
+    def meaning(self, name: str) -> frozenset[str]:
+        """Return the labels that a label, a class name or `.` stands for; none if it is not known."""
+        if name == ANY:
+            return self._any
+        return frozenset((name,)) if name in self.columns else self.classes.get(name, frozenset())
+
+    def members(self, name: str) -> list[str]:
+        """Return the members of a class in the order of the components."""
+        return [label for label in self.components if label in self.classes[name]]
+
+
+def check_names(query: Query, alphabet: Alphabet) -> None:
+    """Raise QueryError at the first name that the graph does not have, or that stands for nothing in it."""
+    for name in query.names():
+        if not alphabet.meaning(name):
+            text = str(query)
+            place = re.search(rf"\b{name}\b", text)
+            assert place is not None
+            problem, advice = _empty(name) if name in alphabet.classes else _unknown(name, alphabet)
+            raise QueryError(f"{problem}\n{pointer(text, place.start())}\n{advice}")
+
+
+def _empty(name: str) -> tuple[str, str]:
+    kind = {"H": "attention heads", "M": "MLPs"}.get(name, "such components")
+    return (
+        f"{name} names nothing here: this graph has no {kind}",
+        f"Leave {name} out, or write . for any component.",
+    )
+
+
+def _unknown(name: str, alphabet: Alphabet) -> tuple[str, str]:
+    near = nearest(name, alphabet)
+    advice = f"Nearest: {', '.join(near)}." if near else "Labels are case-sensitive: E, L0H3, U."
+    return f"this graph has no node {name}: {_sizes(name, alphabet)}", advice
+
+
+def _sizes(name: str, alphabet: Alphabet) -> str:
+    """What there is where a name points: the layer's components, or the layers, or the ends."""
+    layers = sorted(
+        (c for c in alphabet.classes if re.fullmatch(r"L\d+", c)), key=lambda layer: int(layer[1:])
+    )
+    asked = re.match(r"[Ll]\d+", name)
+    if asked and asked[0].upper() in layers:
+        members = alphabet.members(asked[0].upper())
+        return f"layer {asked[0][1:]} has {spanned(members, 'component')}"
+    if asked:
+        return f"it has {spanned(layers, 'layer')}"
+    return (
+        f"it has {spanned(alphabet.sources, 'source')}, {spanned(alphabet.components, 'component')} "
+        f"and {spanned(alphabet.sinks, 'sink')}"
+    )
+
+
+def spanned(names: tuple[str, ...] | list[str], noun: str) -> str:
+    """Return how many names there are and the first and last of them."""
+    if not names:
+        return f"no {noun}s"
+    span = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+    return f"{len(names):,} {noun}{'s' if len(names) > 1 else ''} ({span})"
+
+
+def nearest(name: str, alphabet: Alphabet, most: int = 3) -> list[str]:
+    """Return the labels and class names that look most like a name, the likest first."""
+    known = {label.casefold(): label for label in (*alphabet.classes, *alphabet.labels)}
+    return [known[match] for match in get_close_matches(name.casefold(), known, most, 0.5)]

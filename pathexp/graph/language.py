@@ -1,0 +1,213 @@
+"""What a path query is: an immutable set of words over node labels, with set operators and a printed form.
+
+A word is the labels of a path, from its source to its sink; a query accepts a word as a whole or not at all.
+The printed form parses back to an equal value; parentheses stand only where they are needed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, get_args
+
+from ..errors import QueryError
+
+MAX_DEPTH = 64
+"""How deeply the parts of a query may be nested."""
+
+ANY = "."
+"""The atom that stands for any component."""
+
+Sign = Literal["*", "+", "?"]
+SIGNS: tuple[str, ...] = get_args(Sign)
+
+
+@dataclass(frozen=True)
+class Query(ABC):
+    """A set of words over node labels; `&`, `|` and `~` are the set operations, `==` compares the text.
+
+    >>> from pathexp.graph import query
+    >>> through = query("E .* L1H1 U")
+    >>> print(~through & query("E .* L0H0 .* U"))
+    ~(E .* L1H1 U) & E .* L0H0 .* U
+    """
+
+    binding: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        if self.depth > MAX_DEPTH:
+            raise QueryError(
+                f"a query nests {self.depth} deep, and the limit is {MAX_DEPTH}; combine fewer queries"
+            )
+
+    @property
+    @abstractmethod
+    def children(self) -> tuple[Query, ...]:
+        """The queries this one is made of."""
+
+    @cached_property
+    def depth(self) -> int:
+        """How deeply the parts are nested; 1 for an atom."""
+        return 1 + max((child.depth for child in self.children), default=0)
+
+    def names(self) -> Iterator[str]:
+        """Iterate over the labels and class names in the order of the text, `.` left out."""
+        for child in self.children:
+            yield from child.names()
+
+    def __and__(self, other: Query) -> Query:
+        return intersection((self, other)) if isinstance(other, Query) else NotImplemented
+
+    def __or__(self, other: Query) -> Query:
+        return union((self, other)) if isinstance(other, Query) else NotImplemented
+
+    def __invert__(self) -> Query:
+        return self.child if isinstance(self, Complement) else Complement(self)
+
+    def __repr__(self) -> str:
+        return f"query({str(self)!r})"
+
+    def bound(self, binding: int) -> str:
+        """Return the text, in parentheses if it binds less tightly than asked."""
+        return str(self) if self.binding >= binding else f"({self})"
+
+
+@dataclass(frozen=True, repr=False)
+class Atom(Query):
+    """One label, one class name, or `.` (any component): words of length one."""
+
+    binding = 4
+    name: str
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return ()
+
+    def names(self) -> Iterator[str]:
+        if self.name != ANY:
+            yield self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, repr=False)
+class Empty(Query):
+    """The empty word."""
+
+    binding = 4
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        return "()"
+
+
+@dataclass(frozen=True, repr=False)
+class Repeat(Query):
+    """A query repeated: `*` any number of times, `+` at least once, `?` at most once."""
+
+    binding = 3
+    child: Query
+    sign: Sign
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return self.child.bound(4) + self.sign
+
+
+@dataclass(frozen=True, repr=False)
+class Complement(Query):
+    """All words that a query does not accept."""
+
+    binding = 3
+    child: Query
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return f"~({self.child})"
+
+
+@dataclass(frozen=True, repr=False)
+class Sequence(Query):
+    """One query after the other."""
+
+    binding = 2
+    parts: tuple[Query, ...]
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return self.parts
+
+    def __str__(self) -> str:
+        return " ".join(part.bound(3) for part in self.parts)
+
+
+@dataclass(frozen=True, repr=False)
+class Intersection(Query):
+    """Words that all of the queries accept."""
+
+    binding = 1
+    parts: tuple[Query, ...]
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return self.parts
+
+    def __str__(self) -> str:
+        return " & ".join(part.bound(2) for part in self.parts)
+
+
+@dataclass(frozen=True, repr=False)
+class Union(Query):
+    """Words that at least one of the queries accepts."""
+
+    binding = 0
+    parts: tuple[Query, ...]
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return self.parts
+
+    def __str__(self) -> str:
+        return " | ".join(part.bound(1) for part in self.parts)
+
+
+everything: Query = Union((Empty(), Complement(Empty())))
+"""The query that accepts every word."""
+
+
+def sequence(parts: Iterable[Query]) -> Query:
+    """Return one query after the other, flat, without empty words."""
+    flat = [part for part in _flat(Sequence, parts) if part != Empty()]
+    return Sequence(tuple(flat)) if len(flat) > 1 else flat[0] if flat else Empty()
+
+
+def intersection(parts: Iterable[Query]) -> Query:
+    """Return what all queries have in common, flat, each once and without `everything`."""
+    flat = list(dict.fromkeys(part for part in _flat(Intersection, parts) if part != everything))
+    return Intersection(tuple(flat)) if len(flat) > 1 else flat[0] if flat else everything
+
+
+def union(parts: Iterable[Query]) -> Query:
+    """Return what any of the queries accepts, flat and each once."""
+    flat = list(dict.fromkeys(_flat(Union, parts)))
+    return Union(tuple(flat)) if len(flat) > 1 else flat[0]
+
+
+def _flat(kind: type[Sequence] | type[Intersection] | type[Union], parts: Iterable[Query]) -> Iterator[Query]:
+    for part in parts:
+        if isinstance(part, kind):
+            yield from part.parts
+        else:
+            yield part
