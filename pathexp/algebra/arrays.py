@@ -1,0 +1,51 @@
+"""The border at which arrays become maps: real, finite, of the right shape, wide enough to sum in."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ..errors import WeightsError
+
+Array: TypeAlias = NDArray[np.float64]
+"""Real numbers; float32 where a map was asked to stay in single precision."""
+
+
+def real(values: ArrayLike, what: str, dtype: DTypeLike | None = None) -> Array:
+    """Return values as float64, or as float32 if that is the dtype asked; half precision is upcast.
+
+    Raises WeightsError for complex, boolean, object or text arrays, and for another dtype asked.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
+        raise WeightsError(
+            f"{what} must hold real numbers, found dtype {array.dtype}; convert it to float64 first"
+        )
+    wanted = np.dtype(np.float64 if dtype is None else dtype)
+    if wanted not in (np.float32, np.float64):
+        raise WeightsError(f"{what} was asked for as {wanted}; sums need float64 (the default) or float32")
+    return np.asarray(array, dtype=wanted)
+
+
+def checked(values: ArrayLike, shape: tuple[int, ...], what: str, dtype: DTypeLike | None = None) -> Array:
+    """Return values as a read-only real array of the given shape, copied if somebody could still write to it.
+
+    Raises WeightsError for a wrong shape or kind, and for the first entry that is not finite.
+    """
+    array = real(values, what, dtype)
+    if array.shape != shape:
+        raise WeightsError(
+            f"{what} must have shape {shape}, found {array.shape}; the shape is (target, source)"
+        )
+    finite = np.isfinite(array)
+    if not finite.all():
+        place = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise WeightsError(
+            f"{what} is not finite: {array[place]} at {place}, {int((~finite).sum())} such entries in all"
+        )
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
