@@ -80,6 +80,7 @@ class _Run:
         queries = project(where, self.w.W_Q[layer], at(self.w.b_Q, layer))  # (H, n, h)
         keys = self.per_head(project(where, self.w.W_K[layer], at(self.w.b_K, layer)))  # (H, n, h)
         scores = queries @ np.swapaxes(keys, -1, -2) * self.config.attention_scale
+        check_finite(scores, f"a score of layer {layer}", "head, query, key")
         return np.where(visible(len(read), self.config.causal), scores, -np.inf)
 
     def values(self, read: Array, layer: int) -> Array:
@@ -122,7 +123,7 @@ class _Run:
         return stream
 
     def trace(self, model: Model, tokens: Tokens, logits: Array) -> Trace:
-        check_finite(logits)
+        check_finite(logits, "a logit", "position, token")
         n, c = len(tokens), self.config
         return Trace(
             model=model,
@@ -183,11 +184,11 @@ def times(stream: Array, gain: Array | None) -> Array:
     return stream if gain is None else stream * gain
 
 
-def check_finite(logits: Array) -> None:
-    if not np.isfinite(logits).all():
-        position, token = (int(i) for i in np.argwhere(~np.isfinite(logits))[0])
+def check_finite(array: Array, what: str, axes: str) -> None:
+    if not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise WeightsError(
-            f"The run overflowed: logit {token} at position {position} is {logits[position, token]}. "
+            f"The run overflowed: {what} is {array[place]}, at ({axes}) = {place}. "
             "The weights are too large for double precision; rescale them."
         )
 

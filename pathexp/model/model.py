@@ -91,7 +91,7 @@ class Model:
         """
         if isinstance(token, str):
             return self._coder(token).token_id(token)
-        return int(_checked(np.asarray([token]), self.config)[0])
+        return int(_checked(_array([token]), self.config)[0])
 
     def token_string(self, token: int) -> str:
         """The text of a token, or its id as text where the model has no tokenizer."""
@@ -118,7 +118,14 @@ class Model:
         return self.tokenizer
 
     def _ids(self, text: str | Tokens) -> npt.NDArray[np.int64]:
-        return _checked(np.asarray(self.encode(text) if isinstance(text, str) else text), self.config)
+        return _checked(_array(self.encode(text) if isinstance(text, str) else text), self.config)
+
+
+def _array(tokens: Tokens) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(tokens)
+    except ValueError as error:
+        raise TokenError(f"Token ids are a list of integers, found {tokens!r:.60}: {error}") from error
 
 
 def _checked(ids: npt.NDArray[Any], config: Config) -> npt.NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
@@ -117,9 +117,7 @@ class Trace:
         label = f"logit of {self._name(first)} minus {self._name(second)}"
         return self._of_logits(self._one_hot(first) - self._one_hot(second), place, label)
 
-    def direction(
-        self, vector: Sequence[float] | Array, position: int = -1, space: Space = "logits"
-    ) -> Target:
+    def direction(self, vector: npt.ArrayLike, position: int = -1, space: Space = "logits") -> Target:
         """Any direction: (V) numbers in space "logits", or (d) in space "residual", the final stream.
 
         The final stream is the one before the final norm.
@@ -141,12 +139,12 @@ class Trace:
         return type(self).freezer(self)
 
     def _of_logits(self, read: Array, place: int, label: str) -> Target:
-        return Target(place, read, "logits", label, float(self.logits[place] @ read))
+        return Target(place, _read_only(read), "logits", label, float(self.logits[place] @ read))
 
     def _one_hot(self, token: int) -> Array:
         read = np.zeros(self.config.d_vocab)
         read[token] = 1.0
-        return _read_only(read)
+        return read
 
     def _name(self, token: int) -> str:
         return repr(self.model.token_string(token)) if self.model.tokenizer else str(token)
@@ -168,7 +166,7 @@ class Trace:
         return place % n
 
 
-def _vector(vector: Sequence[float] | Array, size: int, name: str, space: str) -> Array:
+def _vector(vector: npt.ArrayLike, size: int, name: str, space: str) -> Array:
     found = np.asarray(vector)
     if found.shape != (size,):
         raise TargetError(

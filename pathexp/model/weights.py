@@ -150,7 +150,7 @@ def _problems(arrays: Mapping[str, Array], places: Mapping[str, Expected]) -> It
 
 def _problem(name: str, array: Array, shape: Shape) -> Iterator[str]:
     if array.dtype != np.float64:
-        yield f"{name} must hold real numbers, found dtype {array.dtype}"
+        yield f"{name} must hold real numbers of at most 64 bits, found dtype {array.dtype}"
     if array.shape != shape:
         yield f"{name} has shape {array.shape}, expected {shape}{_transposed(array.shape, shape)}"
     if array.dtype == np.float64 and not np.isfinite(array).all():
