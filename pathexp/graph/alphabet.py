@@ -73,7 +73,7 @@ def check_names(query: Query, alphabet: Alphabet) -> None:
 def _empty(name: str) -> tuple[str, str]:
     kind = {"H": "attention heads", "M": "MLPs"}.get(name, "such components")
     return (
-        f"{name} names nothing here: this graph has no {kind}",
+        f"{name} stands for nothing here: this graph has no {kind}",
         f"Leave {name} out, or write . for any component.",
     )
 

@@ -62,14 +62,12 @@ class Terms:
         return found
 
     def then(self, first: Term, second: Term) -> Term:
-        """A word of one set and then one of another: nested to the right, a union in front distributed."""
+        """A word of one set and then one of another; sequences nest to the right."""
         if first == self.empty or second == self.nothing:
             return second
-        kind, arguments = self._forms[first]
-        if kind == "union":
-            return self.union(self.then(part, second) for part in arguments)
-        if second == self.empty:
+        if second == self.empty or first == self.nothing:
             return first
+        kind, arguments = self._forms[first]
         if kind == "sequence":
             return self.then(arguments[0], self.then(arguments[1], second))
         return self._term(
@@ -139,7 +137,7 @@ class Terms:
             case "letters":
                 return self.empty if letter in arguments else self.nothing
             case "star":
-                return self.then(self.derivative(arguments[0], letter), term)
+                return self._distributed(self.derivative(arguments[0], letter), term)
             case "sequence":
                 return self._derived_sequence(arguments[0], arguments[1], letter)
             case "complement":
@@ -150,7 +148,11 @@ class Terms:
                 return self.intersection(self.derivative(part, letter) for part in arguments)
 
     def _derived_sequence(self, first: Term, second: Term, letter: int) -> Term:
-        through_first = self.then(self.derivative(first, letter), second)
+        through_first = self._distributed(self.derivative(first, letter), second)
         if not self.accepts_empty[first]:
             return through_first
         return self.union((through_first, self.derivative(second, letter)))
+
+    def _distributed(self, first: Term, second: Term) -> Term:
+        """(a | b) c as a c | b c, so that the states of a plain query are sets of places in it."""
+        return self.union(self.then(part, second) for part in self._opened("union", (first,)))

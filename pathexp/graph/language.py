@@ -14,8 +14,8 @@ from typing import ClassVar, Literal, get_args
 
 from ..errors import QueryError
 
-MAX_DEPTH = 64
-"""How deeply the parts of a query may be nested."""
+MAX_DEPTH = 32
+"""How deeply parentheses may nest in a query's text."""
 
 ANY = "."
 """The atom that stands for any component."""
@@ -35,11 +35,15 @@ class Query(ABC):
     """
 
     binding: ClassVar[int]
+    """How tightly the text holds together, from 0 for a union to 4 for a label."""
+    asked: ClassVar[int] = 0
+    """The binding that a child's text must have to stand without parentheses."""
 
     def __post_init__(self) -> None:
         if self.depth > MAX_DEPTH:
             raise QueryError(
-                f"a query nests {self.depth} deep, and the limit is {MAX_DEPTH}; combine fewer queries"
+                f"parentheses would nest {self.depth} deep in this query's text, and the limit is "
+                f"{MAX_DEPTH}; combine fewer queries"
             )
 
     @property
@@ -49,8 +53,8 @@ class Query(ABC):
 
     @cached_property
     def depth(self) -> int:
-        """How deeply the parts are nested; 1 for an atom."""
-        return 1 + max((child.depth for child in self.children), default=0)
+        """How deeply parentheses nest in the text."""
+        return max((child.depth + (child.binding < self.asked) for child in self.children), default=0)
 
     def names(self) -> Iterator[str]:
         """Iterate over the labels and class names in the order of the text, `.` left out."""
@@ -69,9 +73,10 @@ class Query(ABC):
     def __repr__(self) -> str:
         return f"query({str(self)!r})"
 
-    def bound(self, binding: int) -> str:
-        """Return the text, in parentheses if it binds less tightly than asked."""
-        return str(self) if self.binding >= binding else f"({self})"
+    def texts(self) -> Iterator[str]:
+        """Iterate over the children's texts, in parentheses where they bind less tightly than asked."""
+        for child in self.children:
+            yield str(child) if child.binding >= self.asked else f"({child})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +102,8 @@ class Atom(Query):
 class Empty(Query):
     """The empty word."""
 
-    binding = 4
+    binding = 5
+    depth = 1
 
     @property
     def children(self) -> tuple[Query, ...]:
@@ -111,7 +117,7 @@ class Empty(Query):
 class Repeat(Query):
     """A query repeated: `*` any number of times, `+` at least once, `?` at most once."""
 
-    binding = 3
+    binding, asked = 3, 4
     child: Query
     sign: Sign
 
@@ -120,14 +126,14 @@ class Repeat(Query):
         return (self.child,)
 
     def __str__(self) -> str:
-        return self.child.bound(4) + self.sign
+        return "".join(self.texts()) + self.sign
 
 
 @dataclass(frozen=True, repr=False)
 class Complement(Query):
     """All words that a query does not accept."""
 
-    binding = 3
+    binding, asked = 3, 5
     child: Query
 
     @property
@@ -135,14 +141,14 @@ class Complement(Query):
         return (self.child,)
 
     def __str__(self) -> str:
-        return f"~({self.child})"
+        return "~" + "".join(self.texts())
 
 
 @dataclass(frozen=True, repr=False)
 class Sequence(Query):
     """One query after the other."""
 
-    binding = 2
+    binding, asked = 2, 3
     parts: tuple[Query, ...]
 
     @property
@@ -150,14 +156,14 @@ class Sequence(Query):
         return self.parts
 
     def __str__(self) -> str:
-        return " ".join(part.bound(3) for part in self.parts)
+        return " ".join(self.texts())
 
 
 @dataclass(frozen=True, repr=False)
 class Intersection(Query):
     """Words that all of the queries accept."""
 
-    binding = 1
+    binding, asked = 1, 2
     parts: tuple[Query, ...]
 
     @property
@@ -165,14 +171,14 @@ class Intersection(Query):
         return self.parts
 
     def __str__(self) -> str:
-        return " & ".join(part.bound(2) for part in self.parts)
+        return " & ".join(self.texts())
 
 
 @dataclass(frozen=True, repr=False)
 class Union(Query):
     """Words that at least one of the queries accepts."""
 
-    binding = 0
+    binding, asked = 0, 1
     parts: tuple[Query, ...]
 
     @property
@@ -180,7 +186,7 @@ class Union(Query):
         return self.parts
 
     def __str__(self) -> str:
-        return " | ".join(part.bound(1) for part in self.parts)
+        return " | ".join(self.texts())
 
 
 everything: Query = Union((Empty(), Complement(Empty())))

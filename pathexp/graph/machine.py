@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .derivatives import Term, Terms
 
-MAX_STEPS = 500_000
+MAX_STEPS = 200_000
 """The most transitions that a machine may have before it is made minimal."""
 
 
