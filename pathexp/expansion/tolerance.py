@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Array, Gate, Operator, ResidualGraph, push, start_value, word_map
+from ..algebra import LinearMap, waist
+from ..graph import Array, BlockKernel, Gate, Operator, ResidualGraph, push, start_value, word_map
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 CONFIDENCE = 10.0
@@ -43,9 +44,7 @@ def _on_stream(graph: ResidualGraph) -> tuple[Array, Array]:
             break
         outputs = block.each(x[None], np.arange(len(graph.blocks[depth].components)))
         x = block.through_skip(x[None])[0] + outputs.sum(axis=(0, 1)) + _injected(graph, depth)
-        v = spread(graph.blocks[depth].skip, v) + sum(
-            (spread(component.operator, v) for component in graph.blocks[depth].components), np.zeros(len(v))
-        )
+        v = _across(block, v)
         v += _disturbance(graph, outputs[:, 0]).sum(axis=0)
     return x, v
 
@@ -67,6 +66,21 @@ def _disturbance(graph: ResidualGraph, x: Array) -> Array:
 
 
 
+def _across(block: BlockKernel, v: Array) -> Array:
+    """Carry noise across a block: over the skip and through every component, as independent parts."""
+    after = spread(block.skip, v)
+    for stack in block.stacks:
+        carried = (stack.patterns**2) @ v
+        after = after + (stack.energy / stack.write.shape[1]) @ carried
+    return sum((spread(operator, v) for _, operator in block.single), after)
+
+
+def _energy(feature: LinearMap) -> float:
+    """Squared Frobenius norm, by Gram matrices on the narrow side: a QR would be finer than noise needs."""
+    left, right = waist(feature)
+    return float(np.sum((left.T @ left) * (right @ right.T)))
+
+
 def spread(operator: Operator, v: Array) -> Array:
     """Carry noise of variance v (n,) per coordinate through an operator; the identity leaves it as it is."""
     for part in reversed(operator):
@@ -75,7 +89,7 @@ def spread(operator: Operator, v: Array) -> Array:
             continue
         position, feature = word_map(part.position), word_map(part.feature)
         if feature is not None:
-            v = v * (feature.norm() ** 2 / feature.shape[0])
+            v = v * (_energy(feature) / feature.shape[0])
         if position is not None:
             v = (position.dense() ** 2) @ v
     return v

@@ -12,7 +12,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from ..algebra import Dense, Diagonal, LinearMap, Space, compose
+from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, add, compose, scale
 from ..model import Config, Trace, Weights
 from .nodes import Block, Component, One, OneHot, Sink, Source
 from .operators import IDENTITY, Array, Dim, Factor, Operator, Step, chain
@@ -130,7 +130,7 @@ class _Draft:
         if self.trace is not None and gains is None:
             feature = []
         if self.sizes.norm == "layernorm":
-            feature.append(self.factor("C", d, d, lambda run: _square(_centering(run.config.d_model), "model")))
+            feature.append(self.factor("C", d, d, lambda run: _centering(run.config.d_model)))
         return Step((scale,), tuple(feature))
 
     def weight(self, name: str, site: str) -> Array | None:
@@ -275,5 +275,7 @@ def _kv_head(config: Config, head: int) -> int:
     return head // (config.n_heads // (config.n_kv_heads or config.n_heads))
 
 
-def _centering(d: int) -> Array:
-    return np.eye(d) - 1.0 / d  # type: ignore[no-any-return]
+def _centering(d: int) -> LinearMap:
+    """I - 1 1ᵀ / d, kept as identity plus rank one."""
+    ones = Dense(np.ones((d, 1)), Space("model", d), _ONE)
+    return add(Identity(Space("model", d)), scale(-1.0 / d, ones @ ones.T))

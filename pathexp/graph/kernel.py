@@ -52,8 +52,16 @@ class Stack:
 
     def each(self, x: Array, rows: Indices) -> Array:
         """Streams (K, n, d) to what each chosen head writes, (len(rows), K, n, d)."""
-        moved = self.values(x, rows)
-        return np.einsum("knhr,hdr->hknd", moved, self.write[rows], optimize=True)  # type: ignore[no-any-return]
+        k, n, _ = x.shape
+        moved = self.values(x, rows).transpose(2, 0, 1, 3).reshape(len(rows), k * n, -1)
+        return (moved @ np.swapaxes(self.write[rows], -1, -2)).reshape(len(rows), k, n, -1)
+
+    @cached_property
+    def energy(self) -> Array:
+        """Squared Frobenius norm of each head's feature map, by Gram matrices of its two sides: (C,)."""
+        outer = np.swapaxes(self.write, -1, -2) @ self.write
+        inner = self.read @ np.swapaxes(self.read, -1, -2)
+        return np.sum(outer * inner, axis=(-1, -2))  # type: ignore[no-any-return]
 
     @cached_property
     def write_flat(self) -> Array:
