@@ -8,7 +8,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "pathexp"
 MODULES = sorted(ROOT.rglob("*.py"))
 
-FLOORS = {"errors": 0, "algebra": 1, "model": 1, "graph": 2, "expansion": 3, "circuits": 4, "report": 5, "cli": 6, "__main__": 7}
+FLOORS = {
+    "errors": 0,
+    "algebra": 1,
+    "model": 1,
+    "graph": 2,
+    "expansion": 3,
+    "circuits": 4,
+    "report": 5,
+    "cli": 6,
+    "__main__": 7,
+}
 LAZY = {
     "expansion/symbolic.py": {"sympy"},
 }
@@ -51,7 +61,11 @@ def inner_modules(path: Path) -> set[str]:
                 base, parts = ROOT, (node.module or "").split(".")[1:]
             place = base.joinpath(*parts)
             for alias in node.names:
-                for candidate in (place / f"{alias.name}.py", place.with_suffix(".py"), place / "__init__.py"):
+                for candidate in (
+                    place / f"{alias.name}.py",
+                    place.with_suffix(".py"),
+                    place / "__init__.py",
+                ):
                     if candidate.exists():
                         found.add(room(candidate))
                         break

@@ -35,7 +35,9 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", default=None, metavar="TOKEN", help="the logit asked about: a token, or an id as #17"
     )
-    parser.add_argument("--versus", default=None, metavar="TOKEN", help="ask for the difference of two logits")
+    parser.add_argument(
+        "--versus", default=None, metavar="TOKEN", help="ask for the difference of two logits"
+    )
     parser.add_argument("--position", type=int, default=-1, help="the position asked about")
 
 

@@ -42,8 +42,11 @@ def _derivation(terms: Expansion, options: argparse.Namespace) -> str:
     listed = [term for term, _ in zip(terms, range(options.max_terms), strict=False)]
     cut = count - len(listed)
     if options.json:
-        rows = [{"path": str(t.path), "order": t.order, "formula": t.formula, "latex": t.latex()} for t in listed]
-        data = {"count": count, "kept": len(listed), "truncated": cut > 0, "terms": rows}
+        written = [
+            {"path": str(term.path), "order": term.order, "formula": term.formula, "latex": term.latex()}
+            for term in listed
+        ]
+        data = {"count": count, "kept": len(listed), "truncated": cut > 0, "terms": written}
         return json.dumps(data | {"count_by_order": list(terms.count_by_order())}, indent=1)
     if options.latex:
         body = " \\\\\n  &+ ".join(term.latex() for term in listed)

@@ -24,5 +24,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _text() -> str:
-    rows = [[card.name, card.description, f"{card.parameters:,}", f"{card.text_loss:.2f}"] for card in models()]
+    rows = [
+        [card.name, card.description, f"{card.parameters:,}", f"{card.text_loss:.2f}"] for card in models()
+    ]
     return table(["model", "what it is", "parameters", "loss (nats a token)"], rows, "<<>>")

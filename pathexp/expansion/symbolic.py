@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def _sympy() -> ModuleType:
     import sympy
 
-    return sympy
+    module: ModuleType = sympy
+    return module
 
 
 @lru_cache(maxsize=4096)
@@ -123,7 +124,7 @@ def evaluate(expr: sp.MatrixExpr, arrays: Mapping[str, Array]) -> Array:
         return np.array(float(expr))
     parts = [evaluate(arg, arrays) for arg in expr.args]
     if isinstance(expr, sp.MatAdd):
-        return np.sum(parts, axis=0)
+        return np.asarray(np.sum(parts, axis=0))
     if isinstance(expr, sp.MatMul):
         return _product(parts)
     if isinstance(expr, sp.KroneckerProduct):
@@ -139,7 +140,9 @@ def _substituted(symbol: sp.MatrixSymbol, arrays: Mapping[str, Array]) -> Array:
         raise PathexpError(f"no array for the symbol {name}; given: {', '.join(sorted(arrays)) or 'none'}")
     array = np.asarray(arrays[name])
     shape = tuple(symbol.shape)
-    if array.ndim != 2 or any(size.is_Integer and int(size) != n for size, n in zip(shape, array.shape, strict=True)):
+    if array.ndim != 2 or any(
+        size.is_Integer and int(size) != n for size, n in zip(shape, array.shape, strict=True)
+    ):
         raise PathexpError(f"symbol {name} has shape {shape}, but the array given has {array.shape}")
     return array
 
@@ -154,7 +157,7 @@ def _product(parts: list[Array]) -> Array:
 def _kron(parts: list[Array]) -> Array:
     product = parts[0]
     for part in parts[1:]:
-        product = np.kron(product, part)
+        product = np.asarray(np.kron(product, part))
     return product
 
 
@@ -183,7 +186,9 @@ def start_array(start: Start) -> dict[str, Array]:
 
 # LaTeX and plain text ----------------------------------------------------------------------------------
 
-_PLACED = re.compile(r"^(?P<head>[A-Za-z]+(?:_[A-Za-z]+)*?)_L(?P<layer>\d+)(?:H(?P<index>\d+)|_?(?P<rest>[A-Za-z]\w*))?$")
+_PLACED = re.compile(
+    r"^(?P<head>[A-Za-z]+(?:_[A-Za-z]+)*?)_L(?P<layer>\d+)(?:H(?P<index>\d+)|_?(?P<rest>[A-Za-z]\w*))?$"
+)
 _LETTERS = {"ones": r"\mathbf{1}", "C": "C"}
 
 
@@ -236,7 +241,9 @@ def _bracketed(text: str, operator: Operator) -> str:
 def formula(operator: Operator) -> str:
     """Return an operator as one line of plain text."""
     steps = [
-        f"diag({part.name})" if isinstance(part, Gate) else f"{_plain(part.position)} ⊗ {_plain(part.feature)}"
+        f"diag({part.name})"
+        if isinstance(part, Gate)
+        else f"{_plain(part.position)} ⊗ {_plain(part.feature)}"
         for part in operator
     ]
     return steps[0] if len(steps) == 1 else " · ".join(f"[{step}]" if "⊗" in step else step for step in steps)

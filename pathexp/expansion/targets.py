@@ -11,13 +11,14 @@ from ..model import Target
 
 def on_stream(target: Target, graph: ResidualGraph) -> Array:
     """Return the covector field (position, d_model) that reads the target off the final stream."""
-    width = graph.d_out if target.space == "logits" else graph.d_model
-    if target.direction.shape != (width,) or not target.position < int(graph.positions):
+    n, d, d_out = graph.sizes
+    width = d_out if target.space == "logits" else d
+    if target.direction.shape != (width,) or not target.position < n:
         raise TargetError(
             f"target {target.label!r} has {target.direction.shape[0]} numbers at position {target.position}, "
-            f"but this graph has {graph.positions} positions of {width} {target.space} each; "
+            f"but this graph has {n} positions of {width} {target.space} each; "
             "make the target from the same trace"
         )
-    field = np.zeros((int(graph.positions), int(width)))
+    field = np.zeros((n, width))
     field[target.position] = target.direction
     return pull(graph.sink.operator, field) if target.space == "logits" else field

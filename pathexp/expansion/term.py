@@ -81,7 +81,7 @@ class Term:
         """
         product = word_map(self._single_step().position)
         if product is None:
-            return np.eye(self._positions())
+            return np.eye(self.graph.sizes[0])
         return product.dense()
 
     @property
@@ -93,8 +93,7 @@ class Term:
         """
         product = word_map(self._single_step().feature)
         if product is None:
-            space = Space("stream", int(self.graph.d_model))
-            return Identity(space)
+            return Identity(Space("stream", self.graph.sizes[1]))
         return product
 
     def _single_step(self) -> Step:
@@ -107,17 +106,12 @@ class Term:
             "Use .operator for its factors, or make single neurons components."
         )
 
-    def _positions(self) -> int:
-        if not isinstance(self.graph.positions, int):
-            raise FreezeError("this graph was made from sizes alone; its patterns have no numbers")
-        return self.graph.positions
-
     # As numbers ----------------------------------------------------------------------------------------
 
     def stream(self) -> Array:
         """What the path brings to the final stream, before the sink reads it: (position, d_model)."""
         if is_straight(self.path, self.graph):
-            return np.zeros((self._positions(), int(self.graph.d_model)))
+            return np.zeros(self.graph.sizes[:2])
         return start_value(self.source.start, stream_operator_of(self.path, self.graph))
 
     def logits(self) -> Array:
@@ -127,7 +121,11 @@ class Term:
     def value(self, target: Target) -> float:
         """What the path adds to a target, in the target's units (logits for a logit target)."""
         if is_straight(self.path, self.graph):
-            return 0.0 if target.space == "residual" else float(self.logits()[target.position] @ target.direction)
+            return (
+                0.0
+                if target.space == "residual"
+                else float(self.logits()[target.position] @ target.direction)
+            )
         return float(np.vdot(on_stream(target, self.graph), self.stream()))
 
     def with_graph(self, graph: ResidualGraph) -> Term:

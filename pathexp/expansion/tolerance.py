@@ -33,7 +33,7 @@ def rounding_tolerance(graph: ResidualGraph, terms_listed: int, listed_size: flo
 
 def _on_stream(graph: ResidualGraph) -> tuple[Array, Array]:
     """Return the final stream (n, d) and the variance of its rounding noise per position (n,)."""
-    x = np.zeros((int(graph.positions), int(graph.d_model)))
+    x = np.zeros(graph.sizes[:2])
     v = np.zeros(len(x))
     for depth, block in enumerate((*graph.kernels, None)):
         for source in graph.sources:
@@ -51,7 +51,7 @@ def _on_stream(graph: ResidualGraph) -> tuple[Array, Array]:
 
 def _injected(graph: ResidualGraph, depth: int) -> Array:
     """What constants add at the outputs of the components of a block."""
-    total = np.zeros((int(graph.positions), int(graph.d_model)))
+    total = np.zeros(graph.sizes[:2])
     for source in graph.sources:
         for label, operator in source.into.items():
             if graph.places.get(label) == depth:
@@ -61,9 +61,8 @@ def _injected(graph: ResidualGraph, depth: int) -> Array:
 
 def _disturbance(graph: ResidualGraph, x: Array) -> Array:
     """Variance of the rounding of one reading of x (..., n, d), per position: u² K ‖x‖²."""
-    longest = int(graph.positions) + int(graph.d_model)
+    longest = sum(graph.sizes[:2])
     return (UNIT**2) * longest * np.sum(x * x, axis=-1)  # type: ignore[no-any-return]
-
 
 
 def _across(block: BlockKernel, v: Array) -> Array:

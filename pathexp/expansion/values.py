@@ -30,7 +30,8 @@ def path_values(walk: Walk, target: Target) -> Array:
     """
     count = sum(walk.count_by_order)
     held = _endings_held(walk)
-    numbers = held * int(walk.graph.positions) * int(walk.graph.d_model)
+    n, d, _ = walk.graph.sizes
+    numbers = held * n * d
     if count > LISTING_LIMIT or numbers > MEMORY_LIMIT:
         raise SizeError(
             f"{count:,} paths are too many to evaluate one by one (limit {LISTING_LIMIT:,} paths and "
@@ -66,16 +67,20 @@ class _Endings:
 
     def of_order(self, order: int) -> Array:
         """Values of the paths of one order, in their order of iteration."""
-        walk, parts = self.walk, []
+        walk = self.walk
+        parts: list[Array] = []
         for source, state in walk.starts():
             if order == 0 and walk.straight(source, state):
                 direct = start_value(source.start, source.into[walk.graph.sink.label])
                 read = self.target.space == "logits"
-                parts.append([direct[self.target.position] @ self.target.direction if read else 0.0])
+                value = direct[self.target.position] @ self.target.direction if read else 0.0
+                parts.append(np.array([value]))
             for labels, depth, after, used in walk.entries(source, state):
                 if order >= used and walk.ways(depth, after, order - used):
                     operator = source.into[labels[0]] if labels else source.write
-                    parts.append(self._values(start_value(source.start, operator), depth, after, order - used))
+                    parts.append(
+                        self._values(start_value(source.start, operator), depth, after, order - used)
+                    )
         return np.concatenate(parts)
 
     def _values(self, x: Array, depth: int, state: int, order: int) -> Array:

@@ -55,7 +55,9 @@ def compare(found: Array, expected: Array, tolerance: float, method: str) -> Ver
     Raises PathexpError if their shapes differ. A NaN anywhere is never ok.
     """
     if found.shape != expected.shape:
-        raise PathexpError(f"the sum has shape {found.shape}, but the logits to compare with {expected.shape}")
+        raise PathexpError(
+            f"the sum has shape {found.shape}, but the logits to compare with {expected.shape}"
+        )
     error = np.abs(found - expected)
     error = np.where(np.isnan(error), np.inf, error)
     position, token = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
@@ -87,9 +89,10 @@ def verify_walk(walk: Walk, reference: Array) -> Verdict:
     rest = Walk(graph, ~walk.query)
     others = sum(rest.count_by_order)
     beside = f" and {others:,} others by recurrence" if others else ""
-    shape = (int(graph.positions), int(graph.d_out))
+    n, _, d_out = graph.sizes
+    shape = (n, d_out)
     left_over = rest.logits() if others else np.zeros(shape)
-    if count <= ONE_BY_ONE and count * shape[0] * shape[1] <= _ENTRIES_ONE_BY_ONE:
+    if count <= ONE_BY_ONE and count * n * d_out <= _ENTRIES_ONE_BY_ONE:
         total, size = _sum_one_by_one(terms_of(walk), shape)
         tolerance = rounding_tolerance(graph, count, size)
         return compare(total + left_over, reference, tolerance, f"{count:,} terms added one by one{beside}")
@@ -120,6 +123,7 @@ def verify(terms: Iterable[Term], graph: ResidualGraph, reference: Array) -> Ver
     (True, False)
     """
     listed = list(terms)
-    total, size = _sum_one_by_one(listed, (int(graph.positions), int(graph.d_out)))
+    n, _, d_out = graph.sizes
+    total, size = _sum_one_by_one(listed, (n, d_out))
     tolerance = rounding_tolerance(graph, len(listed), size)
     return compare(total, reference, tolerance, f"{len(listed):,} terms added one by one")

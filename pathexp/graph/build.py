@@ -123,10 +123,12 @@ class _Draft:
         """A frozen norm without its bias: scale per position ⊗ gain · centering."""
         n, d, name = self.sizes.positions, self.sizes.d_model, site.replace(".", "_")
         scale = self.factor(
-            f"S_{name}", n, n, lambda run: Diagonal(run.norm_scales[site], _space("position", run.tokens))
+            f"S_{name}", n, n, lambda run: Diagonal(run.norm_scales[site], Space("position", len(run.tokens)))
         )
         gains = self.weight(gain, site)
-        feature = [Factor(f"G_{name}", d, d, None if gains is None else Diagonal(gains, _space("model", gains)))]
+        feature = [
+            Factor(f"G_{name}", d, d, None if gains is None else Diagonal(gains, _space("model", gains)))
+        ]
         if self.trace is not None and gains is None:
             feature = []
         if self.sizes.norm == "layernorm":
@@ -176,7 +178,10 @@ class _Draft:
 
     def positions(self) -> Source:
         table = self.factor(
-            "W_pos", self.sizes.d_model, self.sizes.n_ctx, lambda run: _table(run.model.weights.W_pos, "context")
+            "W_pos",
+            self.sizes.d_model,
+            self.sizes.n_ctx,
+            lambda run: _table(run.model.weights.W_pos, "context"),
         )
         places = None if self.trace is None else np.arange(len(self.trace.tokens))
         return Source("P", "positions", OneHot("p", self.sizes.n_ctx, places), (Step((), (table,)),))
@@ -234,7 +239,9 @@ class _Draft:
         bias = self.weight("b_U", "final")
         if bias is not None:
             constant = self.vector("b_U", self.sizes.d_vocab, "vocab", bias)
-            yield Source("b_U", "bias", One(), depth=None, into={"U": (Step((self.everywhere(),), (constant,)),)})
+            yield Source(
+                "b_U", "bias", One(), depth=None, into={"U": (Step((self.everywhere(),), (constant,)),)}
+            )
 
 
 _ONE = Space("one", 1)

@@ -48,7 +48,10 @@ def pattern_factor(label: str, pattern: ArrayLike, positions: Dim) -> Factor:
         )
     space = Space("position", len(array))
     return Factor(
-        f"A_{label}", positions, positions, Diagonal(array, space) if array.ndim == 1 else Dense(array, space, space)
+        f"A_{label}",
+        positions,
+        positions,
+        Diagonal(array, space) if array.ndim == 1 else Dense(array, space, space),
     )
 
 
@@ -73,5 +76,7 @@ def _map(weight: ArrayLike | tuple[ArrayLike, ArrayLike]) -> LinearMap:
 
 def _dense(array: Array, target: str = "model", source: str = "model") -> Dense:
     if array.ndim != 2:
-        raise GraphError(f"a weight must be a matrix or a pair of factors, found an array of shape {array.shape}")
+        raise GraphError(
+            f"a weight must be a matrix or a pair of factors, found an array of shape {array.shape}"
+        )
     return Dense(array, Space(target, array.shape[0]), Space(source, array.shape[1]))

@@ -27,7 +27,6 @@ from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
 from .operators import Dim, Factor, Step, has_numbers
 
-
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLASS = re.compile(r"H|M|L\d+")
 
@@ -80,7 +79,9 @@ class ResidualGraph:
                 f"{', '.join(source.into)} directly, so that two paths would have one name; make it two sources"
             )
         if unknown := sorted(set(source.into) - labels):
-            raise GraphError(f"source {source.label} feeds {', '.join(unknown)}, which this graph does not have")
+            raise GraphError(
+                f"source {source.label} feeds {', '.join(unknown)}, which this graph does not have"
+            )
 
     @classmethod
     def attention_only(cls, layers: int, heads: int) -> ResidualGraph:
@@ -132,7 +133,7 @@ class ResidualGraph:
         `values`: (d_model,) for every position alike, or (positions, d_model). It can be read by blocks from
         index `depth` on; depth = len(blocks) adds it to the final stream only.
         """
-        n, d = self._known_sizes()
+        n, d, _ = self.sizes
         source = steering_source(label, values, depth, n, d)
         return replace(
             self, sources=(*self.sources, source), changed=(*self.changed, f"source {label} was added")
@@ -158,7 +159,7 @@ class ResidualGraph:
         beside: the component whose block it joins, reading what that one reads.
         at: else the index at which a new block is inserted (default: after the last).
         """
-        self._known_sizes()
+        _ = self.sizes
         if beside is not None and at is not None:
             raise GraphError(f"component {label}: give `beside` or `at`, not both")
         b = self._place(beside) if beside is not None else len(self.blocks) if at is None else at
@@ -190,14 +191,6 @@ class ResidualGraph:
         removed = tuple(f"{label} was removed" for label in labels)
         return replace(self, sources=sources, blocks=blocks, changed=(*self.changed, *removed))
 
-    def _known_sizes(self) -> tuple[int, int]:
-        if not isinstance(self.positions, int) or not isinstance(self.d_model, int):
-            raise GraphError(
-                f"numbers cannot be added to a graph of unknown sizes ({self.positions} × {self.d_model}); "
-                "start from a trace's graph or from ResidualGraph.by_hand"
-            )
-        return self.positions, self.d_model
-
     def _place(self, label: str) -> int:
         if label not in self.places:
             raise GraphError(f"no component {label!r} in this graph")
@@ -221,10 +214,14 @@ class ResidualGraph:
 
     def _inserted(self, b: int, component: Component) -> ResidualGraph:
         sources = tuple(
-            replace(source, depth=source.depth + 1) if source.depth is not None and source.depth > b else source
+            replace(source, depth=source.depth + 1)
+            if source.depth is not None and source.depth > b
+            else source
             for source in self.sources
         )
-        return replace(self, sources=sources, blocks=(*self.blocks[:b], Block((component,)), *self.blocks[b:]))
+        return replace(
+            self, sources=sources, blocks=(*self.blocks[:b], Block((component,)), *self.blocks[b:])
+        )
 
     # Reading -------------------------------------------------------------------------------------------
 
@@ -237,6 +234,20 @@ class ResidualGraph:
     def components(self) -> Iterator[Component]:
         """Iterate over all components in block order."""
         return (component for block in self.blocks for component in block.components)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(positions, d_model, d_out) as numbers.
+
+        Raises GraphError if the graph was made from sizes that are known by name only.
+        """
+        n, d, out = self.positions, self.d_model, self.d_out
+        if isinstance(n, int) and isinstance(d, int) and isinstance(out, int):
+            return n, d, out
+        raise GraphError(
+            f"this graph has no numbers, only names of sizes ({n} × {d} × {out}): it was made from sizes alone; "
+            "start from a trace (px.expand(model.run(text))) or from ResidualGraph.by_hand"
+        )
 
     @cached_property
     def by_label(self) -> Mapping[str, Source | Component | Sink]:

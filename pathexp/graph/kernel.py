@@ -42,7 +42,7 @@ class Stack:
         c, r = read.shape[:2]
         values = (x.reshape(k * n, d) @ read.reshape(c * r, d).T).reshape(k, n, c, r)
         moved = patterns @ values.transpose(2, 1, 0, 3).reshape(c, n, k * r)
-        return moved.reshape(c, n, k, r).transpose(2, 1, 0, 3)  # type: ignore[no-any-return]
+        return moved.reshape(c, n, k, r).transpose(2, 1, 0, 3)
 
     def written(self, values: Array, rows: Indices) -> Array:
         """Moved values (K, n, len(rows), r) to the sum of what their heads write, (K, n, d)."""
@@ -150,9 +150,7 @@ def kernel(block: Block) -> BlockKernel:
             single.append((index, component.operator))
     stacks = tuple(
         Stack(np.array(members), np.stack(patterns), np.stack(read), np.stack(write))
-        for members, patterns, read, write in (
-            tuple(zip(*heads, strict=True)) for heads in by_waist.values()
-        )
+        for members, patterns, read, write in (tuple(zip(*heads, strict=True)) for heads in by_waist.values())
     )
     return BlockKernel(stacks, tuple(single), block.skip)
 

@@ -63,7 +63,8 @@ class Walk:
     def completions(self) -> tuple[tuple[Counts, ...], ...]:
         """completions[depth][state][k]: ways from a state at a depth to the sink through k components."""
         states = range(len(self.automaton.table))
-        tables = [tuple((1,) if self.finishes(state) else () for state in states)]
+        end: Counts = (1,)
+        tables = [tuple(end if self.finishes(state) else () for state in states)]
         for steps in reversed(self._steps):
             after = tables[-1]
             tables.append(tuple(_add(after[state], _through(steps[state], after)) for state in states))
@@ -180,7 +181,8 @@ class Walk:
         """
         blocks = self.graph.kernels
         orders = len(blocks) + 1 if by_order else 1
-        shape = (orders, self.graph.positions, self.graph.d_model)
+        n, d, _ = self.graph.sizes
+        shape = (orders, n, d)
         live: dict[int, Array] = {}
         for depth in range(len(blocks) + 1):
             for state, order, value in self._arrivals(depth):
@@ -223,7 +225,8 @@ class Walk:
         return {target: np.flatnonzero(steps == target) for target in targets}
 
     def _straight_sum(self) -> Array:
-        total = np.zeros((self.graph.positions, self.graph.d_out))
+        n, _, d_out = self.graph.sizes
+        total = np.zeros((n, d_out))
         for source, state in self.starts():
             if self.straight(source, state):
                 total += start_value(source.start, source.into[self.graph.sink.label])

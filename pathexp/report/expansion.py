@@ -27,7 +27,13 @@ class ExpansionReport:
     def text(self) -> str:
         """Return the report for a terminal."""
         return "\n\n".join(
-            ["\n".join(_run(self)), "\n".join(_frozen(self)), "\n".join(_terms(self)), _totals(self), str(self.verdict)]
+            [
+                "\n".join(_run(self)),
+                "\n".join(_frozen(self)),
+                "\n".join(_terms(self)),
+                _totals(self),
+                str(self.verdict),
+            ]
         )
 
     def data(self) -> dict[str, Any]:
@@ -41,7 +47,11 @@ class ExpansionReport:
             "query": str(self.terms.query),
             "count": self.terms.count(),
             "count_by_order": list(self.terms.count_by_order()),
-            "target": {"label": self.target.label, "position": self.target.position, "value": self.target.value},
+            "target": {
+                "label": self.target.label,
+                "position": self.target.position,
+                "value": self.target.value,
+            },
             "terms": [
                 {
                     "path": str(term.path),
@@ -98,7 +108,9 @@ def _run(report: ExpansionReport) -> Iterator[str]:
 
 def _frozen(report: ExpansionReport) -> Iterator[str]:
     yield "held fixed"
-    yield from (f"  {sentence}" for sentence in report.terms.graph.frozen or ("nothing: this model is linear",))
+    yield from (
+        f"  {sentence}" for sentence in report.terms.graph.frozen or ("nothing: this model is linear",)
+    )
 
 
 def _terms(report: ExpansionReport) -> Iterator[str]:
@@ -113,7 +125,15 @@ def _terms(report: ExpansionReport) -> Iterator[str]:
         for term, value, total in zip(ranking.terms, ranking.values, running, strict=True)
     ]
     hidden = ranking.count - len(ranking.terms)
-    rows.append([count_of(hidden, "other path"), "", f"{ranking.remainder:+.4f}", f"{ranking.value + ranking.remainder:+.4f}", ""])
+    rows.append(
+        [
+            count_of(hidden, "other path"),
+            "",
+            f"{ranking.remainder:+.4f}",
+            f"{ranking.value + ranking.remainder:+.4f}",
+            "",
+        ]
+    )
     yield table(["path", "order", "adds", "sum so far", "formula"], rows, "<>>><")
 
 

@@ -40,7 +40,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> s
     rule = ["─" * width for width in widths]
     lines = [cells[0], rule, *cells[1:]]
     return "\n".join(
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, align, widths, strict=True)).rstrip()
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(line, align, widths, strict=True)
+        ).rstrip()
         for line in lines
     )
 

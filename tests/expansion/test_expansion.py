@@ -123,9 +123,7 @@ def test_latex_has_no_double_superscript(name):
 
 def test_the_symbols_of_a_norm_and_of_constants():
     terms = px.expand(ZOO["1L-layernorm"]().run([1, 2]))
-    assert terms["E L0H1 U"].formula == (
-        "S_final A_L0H1 S_L0_attn ⊗ W_U G_final C W_OV_L0H1 G_L0_attn C W_E"
-    )
+    assert terms["E L0H1 U"].formula == ("S_final A_L0H1 S_L0_attn ⊗ W_U G_final C W_OV_L0H1 G_L0_attn C W_E")
     assert terms["b_V_L0H1 L0H1 U"].formula == "S_final A_L0H1 ones ⊗ W_U G_final C W_O_L0H1 b_V_L0H1"
     assert terms["b_U U"].formula == "ones ⊗ b_U"
 
@@ -140,7 +138,12 @@ def test_every_symbol_name_is_an_identifier():
 def test_sizes_stay_symbols_without_numbers(small):
     n, d, v = sp.symbols("n d_model d_vocab", integer=True, positive=True)
     assert small["E L0H0 U"].expr.shape == (n * v, n * v)
-    assert {s.shape for s in small["E L0H0 U"].expr.atoms(sp.MatrixSymbol)} == {(n, n), (v, d), (d, d), (d, v)}
+    assert {s.shape for s in small["E L0H0 U"].expr.atoms(sp.MatrixSymbol)} == {
+        (n, n),
+        (v, d),
+        (d, d),
+        (d, v),
+    }
 
 
 def test_an_empty_sum_is_a_typed_zero(trace):
@@ -166,7 +169,14 @@ def test_too_many_terms_for_one_formula():
 
 def test_symbols_alone_have_no_numbers(small):
     term = small["E L0H0 U"]
-    for ask in (term.logits, term.stream, small.logits, small.by_order, lambda: term.pattern, lambda: term.weight):
+    for ask in (
+        term.logits,
+        term.stream,
+        small.logits,
+        small.by_order,
+        lambda: term.pattern,
+        lambda: term.weight,
+    ):
         with pytest.raises(px.PathexpError, match="sizes alone"):
             ask()
 
@@ -179,7 +189,9 @@ def test_evaluate_refuses_what_does_not_fit():
         px.evaluate(a, {"A": np.ones((3, 2))})
     with pytest.raises(px.PathexpError, match=r"\(2,\)"):
         px.evaluate(a, {"A": np.ones(2)})
-    np.testing.assert_allclose(px.evaluate(2 * a - a.T, {"A": np.array([[1.0, 2], [3, 4]])}), [[1, 1], [4, 4]])
+    np.testing.assert_allclose(
+        px.evaluate(2 * a - a.T, {"A": np.array([[1.0, 2], [3, 4]])}), [[1, 1], [4, 4]]
+    )
 
 
 def test_factor_order_is_data_never_simplified():
@@ -213,7 +225,9 @@ def test_a_target_of_another_run_is_refused(trace):
 
 def test_sums_at_any_depth_against_the_complement():
     """12 × 12 paths: a query's sum is the forward pass minus the complement's."""
-    model = px.random_model(layers=12, heads=12, d_model=16, d_head=3, d_vocab=9, n_ctx=8, norm="rmsnorm", biases=True)
+    model = px.random_model(
+        layers=12, heads=12, d_model=16, d_head=3, d_vocab=9, n_ctx=8, norm="rmsnorm", biases=True
+    )
     trace = model.run([3, 1, 4, 1, 5])
     part = px.expand(trace).where("E .* L3H5 .* L7H2 .* U")
     np.testing.assert_allclose(part.logits(), trace.logits - part.rest().logits(), atol=1e-12)

@@ -34,7 +34,9 @@ def test_the_honest_sum_passes(trace):
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-9])
-@pytest.mark.parametrize("name", ["W_E", "W_V", "W_O", "W_U", "g_attn", "g_final", "b_attn", "b_V", "b_O", "b_U"])
+@pytest.mark.parametrize(
+    "name", ["W_E", "W_V", "W_O", "W_U", "g_attn", "g_final", "b_attn", "b_V", "b_O", "b_U"]
+)
 def test_one_perturbed_weight_fails(trace, name, size):
     array = getattr(trace.model.weights, name)
     place = (0, int(trace.tokens[0])) if name == "W_E" else (0,) * array.ndim

@@ -1,0 +1,149 @@
+"""The command line: what it prints, in which form, with which exit code, and never a traceback."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.cli import main
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    path = tmp_path / "tiny.npz"
+    px.random_model(layers=2, heads=2, d_vocab=9, norm="layernorm", biases=True, seed=1).save(path)
+    return str(path)
+
+
+def run(capsys, *arguments):
+    code = main(list(arguments))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_no_arguments_help(capsys):
+    code, out, _ = run(capsys)
+    assert code == 0 and "expand" in out and "derive" in out and "models" in out
+
+
+def test_expand_prints_the_whole_story(capsys):
+    code, out, err = run(capsys, "expand")
+    assert code == 0 and err == ""
+    for part in ("attn-2l: 2 layers × 8 heads", "predicts", "held fixed", "attention patterns", "81 paths",
+                 "1 of order 0, 16 of order 1, 64 of order 2", "formula", "W_U", "other paths",
+                 "paths add up to the forward pass"):  # fmt: skip
+        assert part in out, part
+
+
+def test_expand_as_json(capsys):
+    code, out, _ = run(capsys, "expand", "attn-1l", "the king", "--json", "--top", "3")
+    data = json.loads(out)
+    assert code == 0 and data["count"] == 9 and data["count_by_order"] == [1, 8]
+    assert data["truncated"] and data["kept"] == len(data["terms"]) == 3 and data["verdict"]["ok"]
+    assert data["sum"] + data["remainder"] == pytest.approx(data["target"]["value"], abs=1e-9)
+    assert sum(data["totals_by_order"]) == pytest.approx(data["target"]["value"], abs=1e-9)
+    assert data["frozen"]
+
+
+def test_expand_a_file_on_tokens_inside_a_query(capsys, model_file):
+    code, out, _ = run(capsys, "expand", model_file, "--tokens", "1,2,3", "--query", "E .* L1H1 U",
+                       "--target", "#4", "--versus", "#5", "--position", "1", "--json", "--top", "99")  # fmt: skip
+    data = json.loads(out)
+    assert code == 0 and data["count"] == 3 and not data["truncated"] and data["target"]["position"] == 1
+    trace = px.load(model_file).run([1, 2, 3])
+    target = trace.logit_difference(4, 5, position=1)
+    expected = px.expand(trace).where("E .* L1H1 U").value(target)
+    assert data["sum"] + data["remainder"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_derive(capsys):
+    code, out, _ = run(capsys, "derive", "--layers", "2", "--heads", "2")
+    assert code == 0 and "9 paths: 1 of order 0, 4 of order 1, 4 of order 2" in out
+    assert "A_L1H0 A_L0H1 ⊗ W_U W_OV_L1H0 W_OV_L0H1 W_E" in out
+    code, out, _ = run(capsys, "derive", "--layers", "1", "--heads", "2", "--latex")
+    assert code == 0 and out.count(r"\otimes") == 3 and r"\begin{aligned}" in out
+
+
+def test_derive_says_what_it_leaves_out(capsys):
+    code, out, _ = run(capsys, "derive", "--layers", "12", "--heads", "12", "--max-terms", "5")
+    assert code == 0 and "23,298,085,122,476 more of 23,298,085,122,481" in out
+    code, out, _ = run(capsys, "derive", "--layers", "3", "--heads", "2", "--max-terms", "5", "--json")
+    data = json.loads(out)
+    assert data["truncated"] and data["kept"] == 5 and data["count"] == 27
+
+
+def test_models(capsys):
+    code, out, _ = run(capsys, "models")
+    assert code == 0 and all(name in out for name in ("attn-0l", "attn-1l", "attn-2l"))
+    code, out, _ = run(capsys, "models", "--json")
+    assert [card["name"] for card in json.loads(out)] == ["attn-0l", "attn-1l", "attn-2l"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["expand", "attn-9l"], "attn-9l"),
+        (["expand", "attn-2l", "snowman ☃"], "☃"),
+        (["expand", "attn-2l", ""], "0 tokens"),
+        (["expand", "attn-2l", "the " * 400], "128"),
+        (["expand", "attn-2l", "the", "--tokens", "1"], "not both"),
+        (["expand", "attn-2l", "--tokens", "one"], "whole numbers"),
+        (["expand", "attn-2l", "--tokens", "99999"], "99999"),
+        (["expand", "attn-2l", "the", "--query", "E (L0H0 U"], "never closed"),
+        (["expand", "attn-2l", "the", "--query", "E L9H0 U"], "L9H0"),
+        (["expand", "attn-2l", "the", "--target", "no such token at all"], "no such token"),
+        (["expand", "attn-2l", "the", "--position", "7"], "position 7"),
+        (["expand", "attn-2l", "the", "--top", "0"], "whole number"),
+        (["derive", "--layers", "-1"], "layers"),
+        (["derive", "--heads", "0"], "heads"),
+        (["derive", "--layers", "2", "--query", "E L5H0 U"], "L5H0"),
+    ],
+)
+def test_bad_input_is_refused_without_a_traceback(capsys, arguments, text):
+    code, out, err = run(capsys, *arguments)
+    assert code == 2 and out == "" and "Traceback" not in err
+    assert text in err
+
+
+def test_a_corrupt_file(capsys, tmp_path):
+    path = tmp_path / "bad.npz"
+    path.write_bytes(b"not a zip")
+    code, _, err = run(capsys, "expand", str(path), "--tokens", "1")
+    assert code == 2 and "bad.npz" in err and "Traceback" not in err
+
+
+def test_a_failed_verdict_has_its_own_exit_code(capsys, monkeypatch, model_file):
+    from pathexp.expansion import expansion
+
+    honest = expansion.verify_walk
+    monkeypatch.setattr(expansion, "verify_walk", lambda walk, reference: honest(walk, reference + 1e-3))
+    code, out, _ = run(capsys, "expand", model_file, "--tokens", "1,2")
+    assert code == 1 and "DO NOT ADD UP" in out
+
+
+def test_as_a_process():
+    done = subprocess.run(
+        [sys.executable, "-m", "pathexp", "derive", "--layers", "1", "--heads", "1"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "2 paths" in done.stdout
+    done = subprocess.run([sys.executable, "-m", "pathexp", "nonsense"], capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+
+
+def test_import_is_light():
+    code = "import pathexp, sys; print('sympy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False", "sympy loads on first use only"
+
+
+def test_tokens_cannot_move_the_cursor(capsys):
+    from pathexp.report import visible
+
+    for token in ("\x1b[31m", "\u202e", "\n", "\t", "\x07", "\u200b"):
+        assert visible(token).isprintable() and visible(token) != f'"{token}"'
+    assert np.all([visible(t) == f'"{t}"' for t in (" the", "λ→", "<b>", "$x_1$")])
