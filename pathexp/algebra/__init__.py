@@ -1,37 +1,18 @@
 """Linear maps between named spaces, kept factored; knows nothing of transformers."""
 
-from . import rules as rules
-from .maps import (
-    Chain,
-    Dense,
-    Diagonal,
-    Identity,
-    Kron,
-    LinearMap,
-    Scaled,
-    Sum,
-    Zero,
-    add,
-    compose,
-    mixed_product,
-    scale,
-    tensor,
-)
+from . import rules as rules  # registers what each kind knows with the operations
+from .combine import add, compose, mixed_product, scale, tensor
+from .composites import Chain, Kron, Scaled, Sum
+from .entries import column, diagonal, entry, row
+from .maps import Dense, Diagonal, Identity, LinearMap, Zero
 from .operations import (
-    Eigenvalues,
-    Eigenvectors,
-    Svd,
     adjoint_gap,
-    column,
     dense,
-    diagonal,
     eigenvalues,
     eigenvectors,
-    entry,
     gain,
     norm,
     rank,
-    row,
     singular_values,
     svd,
     trace,
@@ -39,6 +20,7 @@ from .operations import (
 )
 from .plan import Plan, plan
 from .spaces import Space
+from .spectra import Eigenvalues, Eigenvectors, Svd, null_cutoff
 
 __all__ = [
     "Chain",
@@ -67,6 +49,7 @@ __all__ = [
     "gain",
     "mixed_product",
     "norm",
+    "null_cutoff",
     "plan",
     "rank",
     "row",

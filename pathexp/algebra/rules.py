@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..errors import SizeError
 from . import operations
 from .arrays import Array
-from .maps import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero, compose, scale
-from .operations import MAX_ENTRIES, Eigenvalues, Svd
+from .combine import compose, scale
+from .composites import Chain, Kron, Scaled, Sum
+from .maps import Dense, Diagonal, Identity, LinearMap, Zero
+from .operations import MAX_ENTRIES, MAX_WAIST
 from .plan import Tree, plan
 from .spaces import Space
+from .spectra import Eigenvalues, Svd, descending, signed
 
 
 @operations.dense.register
@@ -47,7 +51,8 @@ def _(map: Sum, max_entries: int = MAX_ENTRIES) -> Array:
 @operations.dense.register
 def _(map: Kron, max_entries: int = MAX_ENTRIES) -> Array:
     operations.guard(map, max_entries)
-    return np.kron(operations.dense(map.left, max_entries), operations.dense(map.right, max_entries))
+    parts = operations.dense(map.left, max_entries), operations.dense(map.right, max_entries)
+    return np.asarray(np.kron(*parts), dtype=np.float64)
 
 
 @operations.dense.register
@@ -61,12 +66,13 @@ def _multiplied(map: Chain, tree: Tree) -> Array | LinearMap:
     """Multiply a chain in the order of a tree; a factor that is no array is applied as it is."""
     if isinstance(tree, int):
         factor = map.factors[tree]
-        return factor.array if isinstance(factor, Dense) else factor
-    left, right = _multiplied(map, tree[0]), _multiplied(map, tree[1])
+        return operations.wide(factor) if isinstance(factor, Dense) else factor
+    left: Array | LinearMap = _multiplied(map, tree[0])
+    right: Array | LinearMap = _multiplied(map, tree[1])
     if isinstance(left, LinearMap) and isinstance(right, LinearMap):
-        left, right = (left, right.dense()) if right.shape[1] <= left.shape[0] else (left.dense(), right)
-    product: Array = left @ right
-    return product
+        right_smaller = right.shape[1] <= left.shape[0]
+        return left @ operations.wide(right) if right_smaller else operations.wide(left) @ right
+    return np.asarray(left @ right)
 
 
 @operations.halves.register
@@ -149,10 +155,10 @@ def _(map: Kron) -> float:
 
 @operations.norm.register
 def _(map: Sum) -> float:
-    """Through stacked waists, through the dense form, or, if both are too large, through inner products."""
-    if map.rank_bound < min(map.shape) or operations.fits(map, MAX_ENTRIES):
-        return operations.frobenius(map)
-    pairs = [(a, b) for a in map.terms for b in map.terms]
+    """Through stacked waists or the dense form; if both are too large, through inner products of terms."""
+    if operations.is_narrow(map) or map.shape[0] * map.shape[1] <= MAX_ENTRIES:
+        return float(np.linalg.norm(operations.reduced(map)))
+    pairs = ((a, b) for a in map.terms for b in map.terms)
     return float(np.sqrt(max(0.0, sum(operations.trace(a.T @ b) for a, b in pairs))))
 
 
@@ -213,24 +219,19 @@ def _(map: Kron) -> Array:
 
 
 @operations.svd.register
-def _(map: Dense) -> Svd:
-    return operations.signed(*np.linalg.svd(map.array.astype(np.float64, copy=False), full_matrices=False))
-
-
-@operations.svd.register
 def _(map: Kron) -> Svd:
-    """Every pair of the parts' singular vectors; raises SizeError if U or Vh would be too large."""
-    operations.guard_waist(map)
+    """Every pair of the parts' singular vectors."""
+    _guard_waist(map)
     left, right = operations.svd(map.left), operations.svd(map.right)
     values = np.outer(left.S, right.S).ravel()
     order = np.argsort(-values, kind="stable")
     U, Vh = np.kron(left.U, right.U)[:, order], np.kron(left.Vh, right.Vh)[order]
-    return operations.signed(U, values[order], Vh)
+    return signed(U, values[order], Vh)
 
 
 @operations.eigenvalues.register
 def _(map: Diagonal) -> Eigenvalues:
-    return Eigenvalues(operations.descending(map.values), map.space.size)
+    return Eigenvalues(descending(map.values), map.space.size)
 
 
 @operations.eigenvalues.register
@@ -241,13 +242,22 @@ def _(map: Identity) -> Eigenvalues:
 @operations.eigenvalues.register
 def _(map: Scaled) -> Eigenvalues:
     inner = operations.eigenvalues(map.map)
-    return Eigenvalues(operations.descending(map.factor * inner.values), inner.size)
+    return Eigenvalues(descending(map.factor * inner.values), inner.size)
 
 
 @operations.eigenvalues.register
 def _(map: Kron) -> Eigenvalues:
     operations.endomorphism(map, "eigenvalues")
     if map.left.target != map.left.source:
-        return Eigenvalues(operations.descending(np.linalg.eigvals(operations.dense(map))), map.target.size)
+        return Eigenvalues(descending(np.linalg.eigvals(operations.dense(map))), map.target.size)
     left, right = operations.eigenvalues(map.left), operations.eigenvalues(map.right)
-    return Eigenvalues(operations.descending(np.outer(left.values, right.values).ravel()), map.target.size)
+    return Eigenvalues(descending(np.outer(left.values, right.values).ravel()), map.target.size)
+
+
+def _guard_waist(map: LinearMap) -> None:
+    rows, columns = max(map.shape), map.rank_bound
+    if rows * columns > MAX_WAIST:
+        raise SizeError(
+            f"singular vectors of {map.formula} are {rows:,} × {columns:,} = {rows * columns:,} entries, "
+            f"the limit is {MAX_WAIST:,}; take those of its two parts"
+        )
