@@ -1,4 +1,7 @@
-"""Tiny models by name, each made on demand: every switch of the attention-only transformer is in one of them.
+"""Tiny models by name, each made on demand.
+
+``ZOO`` has every switch of the attention-only transformer, ``FAMILIES`` one model as each published family
+has it, and the switches that only those have.
 
 Shapes are adversarial on purpose: d_head != d_model / n_heads, fewer key/value heads than heads, nothing
 square or symmetric, gains that are not constant, biases that are not zero.
@@ -13,6 +16,7 @@ import numpy as np
 
 from pathexp.model.handmade import induction_model, random_model, zero_layer_bigram
 from pathexp.model.model import Model
+from pathexp.model.rotary import Linear, Llama3, Rotary, Yarn
 
 Maker = Callable[[], Model]
 
@@ -52,3 +56,53 @@ ZOO: Mapping[str, Maker] = {
     "3L-layernorm": partial(_small, layers=3, heads=2, norm="layernorm", biases=True, seed=15),
     "3L-one-head": partial(_small, layers=3, heads=1, positions="none", biases=True, seed=16),
 }
+
+_block = partial(_small, layers=2, heads=2, d_mlp=17, biases=True)
+_turned = partial(_block, heads=4, kv_heads=2, d_head=4, positions="rotary", norm="rmsnorm")
+_llama = partial(_turned, gated=True, activation="silu")
+
+FAMILIES: Mapping[str, Maker] = {
+    "gpt2": partial(_block, norm="layernorm", activation="gelu_tanh", tied=True, seed=31),
+    "original": partial(
+        _block, positions="sinusoidal", norm="layernorm", norm_placement="post", activation="relu", seed=32
+    ),
+    "bert": partial(
+        _block, norm="layernorm", norm_placement="post", embed_norm=True, causal=False, tied=True, seed=33
+    ),
+    "neox": partial(
+        _block, d_head=6, positions="rotary", rotary=Rotary(dims=2), norm="layernorm", parallel="separate", seed=34
+    ),
+    "neox-sequential": partial(
+        _block, d_head=6, positions="rotary", rotary=Rotary(dims=4), norm="layernorm", seed=35
+    ),
+    "gptj": partial(
+        _block, d_head=6, positions="rotary", rotary=Rotary(dims=4, pairing="adjacent"), norm="layernorm",
+        parallel="shared", activation="gelu_tanh", seed=36,
+    ),
+    "bloom": partial(
+        _block, heads=3, positions="alibi", norm="layernorm", embed_norm=True, activation="gelu_tanh", seed=37
+    ),
+    "llama": partial(_llama, seed=38),
+    "llama3": partial(_llama, rotary=Rotary(base=500.0, scaling=Llama3(
+        factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_n_ctx=30)), seed=39),
+    "yarn": partial(_llama, rotary=Rotary(scaling=Yarn(factor=4.0, original_n_ctx=10)), seed=40),
+    "linear": partial(_llama, rotary=Rotary(scaling=Linear(factor=2.0), pairing="adjacent"), seed=41),
+    "mistral": partial(_llama, windows=5, seed=42),
+    "qwen3": partial(_llama, qk_norm="head", seed=43),
+    "gemma2": partial(
+        _turned, gated=True, activation="gelu_tanh", norm_placement="sandwich", attention_cap=2.0, logit_cap=3.0,
+        windows=(4, None), embedding_multiplier=14**0.5, attention_scale=0.4, tied=True, seed=44,
+    ),
+    "olmo2": partial(_llama, norm_placement="branch", qk_norm="projection", seed=45),
+    "granite": partial(
+        _llama, embedding_multiplier=3.0, residual_multiplier=0.22, logit_multiplier=0.125,
+        attention_scale=0.3, seed=46,
+    ),
+    "microgpt": partial(
+        _block, heads=4, d_head=4, d_model=16, norm="rmsnorm", embed_norm=True, final_norm=False,
+        activation="relu", biases=False, seed=47,
+    ),
+    "relu-gated-no-norm": partial(_block, activation="relu", gated=True, positions="qk", seed=48),
+    "parallel-no-norm": partial(_block, parallel="shared", positions="none", seed=49),
+    "bidirectional-window": partial(_block, causal=False, windows=(3, None), norm="layernorm", seed=50),
+}  # fmt: skip

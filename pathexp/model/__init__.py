@@ -5,6 +5,7 @@ from .config import Config
 from .handmade import induction_model, random_model, zero_layer_bigram
 from .model import Model
 from .npz import load_npz, save_npz
+from .rotary import Linear, Llama3, Rotary, Yarn
 from .target import Target
 from .tokenizer import Tokenizer
 from .trace import Trace
@@ -12,12 +13,16 @@ from .weights import Weights
 
 __all__ = [
     "Config",
+    "Linear",
+    "Llama3",
     "Model",
     "ModelCard",
+    "Rotary",
     "Target",
     "Tokenizer",
     "Trace",
     "Weights",
+    "Yarn",
     "induction_model",
     "load",
     "load_bundled",

@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
-from numbers import Integral, Real
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from ..errors import ConfigError
+from . import checks
+from .activations import GATES
+from .rotary import Rotary
 
 CHOICES: Mapping[str, tuple[str | None, ...]] = {
-    "positions": ("none", "learned", "qk"),
+    "positions": ("none", "learned", "qk", "sinusoidal", "rotary", "alibi"),
     "norm": (None, "layernorm", "rmsnorm"),
+    "norm_placement": ("pre", "post", "sandwich", "branch"),
+    "qk_norm": (None, "head", "projection"),
+    "activation": tuple(GATES),
+    "parallel": (None, "shared", "separate"),
 }
-_AT_LEAST = {
-    "n_layers": 0,
-    "n_heads": 1,
-    "n_kv_heads": 1,
-    "d_model": 1,
-    "d_head": 1,
-    "d_vocab": 1,
-    "n_ctx": 1,
-}
-_POSITIVE = ("attention_scale",)
-_SWITCHES = ("final_norm", "causal")
+_LEAST = {"n_layers": 0, "n_heads": 1, "n_kv_heads": 1, "d_model": 1, "d_head": 1, "d_vocab": 1, "n_ctx": 1}
+_LEAST |= {"d_mlp": 0}
+_SWITCHES = ("final_norm", "embed_norm", "causal", "gated", "tied")
+_CAPS = ("attention_cap", "logit_cap")
+_MULTIPLIERS = ("embedding_multiplier", "residual_multiplier", "logit_multiplier")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """The sizes and switches of a transformer; those left at None get the value written beside them.
 
-    ``positions``: "none"; "learned" (W_pos is added to the embedding); "qk" (W_pos is added to what queries
-    and keys read, after the norm, and never to the stream: Press et al. 2021, "Shortformer").
-    ``norm``: None, "layernorm" or "rmsnorm", before attention and, if ``final_norm``, before the unembedding.
+    Positions: "none"; "learned" and "sinusoidal" (Vaswani et al. 2017, section 3.5) are added to the
+    embedding; "qk" adds W_pos to what queries and keys read, after the norm, and never to the stream (Press
+    et al. 2021, "Shortformer"); "rotary" turns queries and keys as ``rotary`` says; "alibi" adds a slope per
+    head times the distance to the scores (Press et al. 2022).
+
+    Norms: ``norm`` is None, "layernorm" or "rmsnorm". ``norm_placement`` "pre": each branch reads through a
+    norm; "post": the sum of stream and branch is normed (the original block); "sandwich": branches read
+    through a norm and write through one; "branch": they only write through one. ``embed_norm``: after the
+    embedding; ``final_norm``: before the unembedding. ``qk_norm``: RMS norm of queries and keys, over each
+    "head" or over the whole "projection", before they are turned.
+
+    Attention: scores are cap(attention_scale · q·k), then slopes; ``causal`` or both ways; ``windows`` (one
+    number, or one per layer, None: unlimited) lets a query see only keys less than so many positions away.
+
+    MLP: ``d_mlp`` neurons (0: none); ``gated``: act(W_gate x) · (W_in x) instead of act(W_in x).
+    ``parallel``: attention and MLP read the same stream, through one "shared" norm or "separate" ones.
+
+    Multipliers: of the token embedding, of what each branch adds, of the logits; then
+    ``logit_cap``, cap · tanh(logits / cap). ``tied``: W_U is W_Eᵀ.
 
     Raises ConfigError for a size or switch that is not known or does not fit the others.
 
@@ -50,39 +65,59 @@ class Config:
     d_vocab: int
     n_ctx: int
     n_kv_heads: int = None  # type: ignore[assignment]  # None: n_heads
+    d_mlp: int = 0
     positions: str = "none"
+    rotary: Rotary | None = None  # None: Rotary() where positions are rotary
     norm: str | None = None
-    final_norm: bool = None  # type: ignore[assignment]  # None: whether there is a norm
+    norm_placement: str = "pre"
+    embed_norm: bool = False
+    final_norm: bool = None  # type: ignore[assignment]  # None: if there is a norm, and placed other than "post"
     norm_eps: float = 1e-5
+    qk_norm: str | None = None
     attention_scale: float = None  # type: ignore[assignment]  # None: 1 / sqrt(d_head)
+    attention_cap: float | None = None
     causal: bool = True
+    windows: tuple[int | None, ...] | None = None
+    activation: str = "gelu"
+    gated: bool = False
+    parallel: str | None = None
+    embedding_multiplier: float = 1.0
+    residual_multiplier: float = 1.0
+    logit_multiplier: float = 1.0
+    logit_cap: float | None = None
+    tied: bool = False
 
     def __post_init__(self) -> None:
-        self._set("n_kv_heads", _or(self.n_kv_heads, self.n_heads))
-        for name, least in _AT_LEAST.items():
-            self._set(name, _size(name, getattr(self, name), least))
-        for name, known in CHOICES.items():
-            _check_choice(name, getattr(self, name), known)
-        self._set("final_norm", _or(self.final_norm, self.norm is not None))
-        self._set("attention_scale", _or(self.attention_scale, 1 / math.sqrt(self.d_head)))
-        for name in _SWITCHES:
-            _check_switch(name, getattr(self, name))
-        for name in _POSITIVE:
-            self._set(name, _number(name, getattr(self, name), above=True))
-        self._set("norm_eps", _number("norm_eps", self.norm_eps, above=False))
-        self._check_together()
+        self._fill_in()
+        self._check_each()
+        for problem in _misfits(self):
+            raise ConfigError(problem)
+        self._set("windows", _windows(self.windows, self.n_layers))
+        self._set("rotary", _rotary(self))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _check_together(self) -> None:
-        if self.n_heads % self.n_kv_heads:
-            raise ConfigError(
-                f"n_kv_heads must divide n_heads so that every query head has its key/value head: "
-                f"found n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}."
-            )
-        if self.final_norm and self.norm is None:
-            raise ConfigError("final_norm=True needs a norm; found norm=None. Give 'layernorm' or 'rmsnorm'.")
+    def _fill_in(self) -> None:
+        if self.n_kv_heads is None:
+            self._set("n_kv_heads", self.n_heads)
+        if self.final_norm is None:
+            self._set("final_norm", self.norm is not None and self.norm_placement != "post")
+
+    def _check_each(self) -> None:
+        for name, least in _LEAST.items():
+            self._set(name, checks.size(name, getattr(self, name), least))
+        for name, known in CHOICES.items():
+            checks.choice(name, getattr(self, name), known)
+        for name in _SWITCHES:
+            checks.switch(name, getattr(self, name))
+        if self.attention_scale is None:
+            self._set("attention_scale", 1 / math.sqrt(self.d_head))
+        for name in ("attention_scale", *(cap for cap in _CAPS if getattr(self, cap) is not None)):
+            self._set(name, checks.number(name, getattr(self, name), above=0))
+        for name in _MULTIPLIERS:
+            self._set(name, checks.number(name, getattr(self, name)))
+        self._set("norm_eps", checks.number("norm_eps", self.norm_eps, least=0))
 
     def kv_head(self, head: int) -> int:
         """The key/value head that query head ``head`` uses: head // (n_heads // n_kv_heads).
@@ -92,6 +127,28 @@ class Config:
         """
         return head // (self.n_heads // self.n_kv_heads)
 
+    def window(self, layer: int) -> int | None:
+        """How far a query of a layer sees: keys less than so many positions away, or None for all."""
+        return None if self.windows is None else self.windows[layer]
+
+    @property
+    def block_norms(self) -> tuple[str, ...]:
+        """The norms of one block, in the order in which they act: "attn", "attn_post", "mlp", "mlp_post".
+
+        "attn" is what attention reads through; "attn_post" follows it: on the stream where placement is
+        "post", on what attention adds otherwise. The weights are ``g_attn``, ``b_attn`` and so on.
+
+        >>> sizes = dict(n_layers=1, n_heads=2, d_model=8, d_head=4, d_vocab=5, n_ctx=4, d_mlp=16)
+        >>> Config(**sizes, norm="rmsnorm", norm_placement="sandwich").block_norms
+        ('attn', 'attn_post', 'mlp', 'mlp_post')
+        """
+        if self.norm is None:
+            return ()
+        before, after = self.norm_placement in ("pre", "sandwich"), self.norm_placement != "pre"
+        attention = ("attn",) * before + ("attn_post",) * after
+        mlp = ("mlp",) * (before and self.parallel != "shared") + ("mlp_post",) * after
+        return attention + mlp if self.d_mlp else attention
+
     def to_dict(self) -> dict[str, Any]:
         """The configuration as plain values for JSON.
 
@@ -99,7 +156,7 @@ class Config:
         >>> Config.from_dict(config.to_dict()) == config
         True
         """
-        return asdict(self)
+        return asdict(self) | {"rotary": None if self.rotary is None else self.rotary.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -107,48 +164,63 @@ class Config:
 
         Raises ConfigError for a name that is not known or a size that is missing.
         """
-        known = {field.name: field for field in fields(cls)}
-        for name in values:
-            if name not in known:
-                raise ConfigError(f"Config has no {name!r}.{_hint(name, known)} Known: {', '.join(known)}.")
-        missing = [name for name in _REQUIRED if name not in values]
-        if missing:
-            raise ConfigError(f"Config needs {', '.join(_REQUIRED)}; missing: {', '.join(missing)}.")
-        return cls(**values)
+        required = [field.name for field in fields(cls) if field.default is MISSING]
+        checks.names("Config", values, (field.name for field in fields(cls)), required)
+        rotary = values.get("rotary")
+        return cls(
+            **dict(values) | {"rotary": Rotary.from_dict(rotary) if isinstance(rotary, Mapping) else rotary}
+        )
 
 
-_REQUIRED = ("n_layers", "n_heads", "d_model", "d_head", "d_vocab", "n_ctx")
+def _misfits(c: Config) -> list[str]:
+    """Switches that do not go together, in words."""
+    rules = {
+        f"n_kv_heads must divide n_heads so that every query head has its key/value head: "
+        f"found n_heads={c.n_heads}, n_kv_heads={c.n_kv_heads}.": c.n_heads % c.n_kv_heads,
+        "final_norm=True needs a norm; found norm=None. Give 'layernorm' or 'rmsnorm'.": (
+            c.final_norm and c.norm is None
+        ),
+        "embed_norm=True needs a norm; found norm=None. Give 'layernorm' or 'rmsnorm'.": (
+            c.embed_norm and c.norm is None
+        ),
+        f"norm_placement={c.norm_placement!r} needs a norm; found norm=None.": (
+            c.norm_placement != "pre" and c.norm is None
+        ),
+        "gated=True needs an MLP; found d_mlp=0.": c.gated and not c.d_mlp,
+        f"parallel={c.parallel!r} needs an MLP; found d_mlp=0.": c.parallel and not c.d_mlp,
+        f"parallel={c.parallel!r} is known with norm_placement='pre' only, found {c.norm_placement!r}.": (
+            c.parallel and c.norm_placement != "pre"
+        ),
+        f"rotary={c.rotary!r} needs positions='rotary', found {c.positions!r}.": (
+            c.rotary is not None and c.positions != "rotary"
+        ),
+    }
+    return [problem for problem, found in rules.items() if found]
 
 
-def _or(value: Any, default: Any) -> Any:
-    return default if value is None else value
+def _windows(given: object, n_layers: int) -> tuple[int | None, ...] | None:
+    """One window a layer, from one for all or one for each."""
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return (checks.size("windows", given, 1),) * n_layers
+    if len(given) != n_layers:
+        raise ConfigError(
+            f"windows must give one window per layer: found {len(given)} for {n_layers} layers: {given!r}."
+        )
+    return tuple(
+        None if width is None else checks.size(f"windows[{layer}]", width, 1)
+        for layer, width in enumerate(given)
+    )
 
 
-def _size(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ConfigError(f"{name} must be an integer of at least {least}, found {value!r}.")
-    return int(value)
-
-
-def _number(name: str, value: object, above: bool) -> float:
-    bound = "a finite number above 0" if above else "a finite number of at least 0"
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise ConfigError(f"{name} must be {bound}, found {value!r}.")
-    if value < 0 or (above and value == 0):
-        raise ConfigError(f"{name} must be {bound}, found {value!r}.")
-    return float(value)
-
-
-def _check_choice(name: str, value: object, known: tuple[str | None, ...]) -> None:
-    if (value is not None and not isinstance(value, str)) or value not in known:
-        raise ConfigError(f"{name}={value!r} is not known; known: {', '.join(map(repr, known))}.")
-
-
-def _check_switch(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name} must be True or False, found {value!r}.")
-
-
-def _hint(name: str, known: Mapping[str, object]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def _rotary(c: Config) -> Rotary | None:
+    if c.positions != "rotary":
+        return None
+    if c.rotary is not None and not isinstance(c.rotary, Rotary):
+        raise ConfigError(f"rotary must be a Rotary or None, found {c.rotary!r}.")
+    rotary = c.rotary or Rotary()
+    filled = rotary if rotary.dims is not None else replace(rotary, dims=c.d_head)
+    if filled.dims > c.d_head:
+        raise ConfigError(f"rotary dims must be at most d_head: found dims={filled.dims}, d_head={c.d_head}.")
+    return filled

@@ -1,4 +1,4 @@
-"""Tokens to Trace: the reference forward pass, one function a step, in plain numpy.
+"""Tokens to Trace: the reference forward pass in plain numpy.
 
 A stream X is (position, d_model), so that a map W, (target, source), acts on it as X @ W.T. Nothing here is
 shared with the algebra of linear maps: what an expansion adds up to is compared with this.
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import WeightsError
+from .attention import Attention, attend, capped, check_finite
 from .config import Config
+from .mlp import Mlp, dense, neurons
+from .norms import normalized
+from .positions import sinusoids
 from .trace import Trace
 from .weights import Weights
 
@@ -28,15 +31,15 @@ Frozen = TypeVar("Frozen", bound=npt.NDArray[Any])
 def forward(model: Model, tokens: Tokens) -> Trace:
     """Run a model on token ids, (n), and keep everything that happened.
 
-    Raises WeightsError if a logit is not finite.
+    Raises WeightsError if a score or a logit is not finite.
     """
     run = _Run(model.config, model.weights)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows reaches the logits, and raises there
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows reaches scores or logits, and raises
         stream = run.embed(tokens)
         for layer in range(model.config.n_layers):
             stream = run.block(stream, layer)
         logits = run.unembed(stream)
-    return run.trace(model, tokens, logits)
+    return _trace(model, tokens, logits, run)
 
 
 class _Run:
@@ -47,156 +50,121 @@ class _Run:
         self.w = weights
         self.residuals: dict[str, Array] = {}
         self.norm_scales: dict[str, Array] = {}
-        self.scores: list[Array] = []
-        self.patterns: list[Array] = []
-        self.z: list[Array] = []
+        self.attention: list[Attention] = []
+        self.mlp: list[Mlp] = []
 
     def embed(self, tokens: Tokens) -> Array:
-        stream = self.w.W_E[:, tokens].T  # (n, d)
+        stream = self.config.embedding_multiplier * self.w.W_E[:, tokens].T  # (n, d)
         if self.config.positions == "learned":
             stream = stream + self.positions(len(tokens))
+        if self.config.positions == "sinusoidal":
+            stream = stream + sinusoids(len(tokens), self.config.d_model)
+        if self.config.embed_norm:
+            stream = self.norm(self.keep("embed_in", stream), "embed")
         return self.keep("embed", stream)
 
     def positions(self, n: int) -> Array:
-        assert self.w.W_pos is not None, "weights were checked against their configuration"
+        assert self.w.W_pos is not None, "weights fit their configuration"
         return self.w.W_pos[:, :n].T  # (n, d)
 
     def block(self, stream: Array, layer: int) -> Array:
-        read = self.keep(f"L{layer}.attn_in", self.norm(stream, f"L{layer}.attn"))
-        return self.keep(f"L{layer}.out", stream + self.attention(read, layer))
+        if self.config.parallel:
+            out = stream + self.attention_branch(stream, layer) + self.mlp_branch(stream, layer)
+            return self.keep(f"L{layer}.out", out)
+        stream = self.added(stream, self.attention_branch(stream, layer), layer, "attn")
+        if self.config.d_mlp:
+            self.keep(f"L{layer}.mid", stream)
+            stream = self.added(stream, self.mlp_branch(stream, layer), layer, "mlp")
+        return self.keep(f"L{layer}.out", stream)
 
-    def attention(self, read: Array, layer: int) -> Array:
-        scores = self.attention_scores(read, layer)
-        pattern = softmax(scores)
-        z = pattern @ self.per_head(self.values(read, layer))  # (H, n, h)
-        self.scores.append(scores)
-        self.patterns.append(pattern)
-        self.z.append(z)
-        return self.output(z, layer)
-
-    def attention_scores(self, read: Array, layer: int) -> Array:
-        """(H, n, n), masked: the scores before the softmax."""
+    def attention_branch(self, stream: Array, layer: int) -> Array:
+        read = self.read(stream, layer, "attn", "attn")
         where = read + self.positions(len(read)) if self.config.positions == "qk" else read
-        queries = project(where, self.w.W_Q[layer], at(self.w.b_Q, layer))  # (H, n, h)
-        keys = self.per_head(project(where, self.w.W_K[layer], at(self.w.b_K, layer)))  # (H, n, h)
-        scores = queries @ np.swapaxes(keys, -1, -2) * self.config.attention_scale
-        check_finite(scores, f"a score of layer {layer}", "head, query, key")
-        return np.where(visible(len(read), self.config.causal), scores, -np.inf)
+        attention = attend(read, where, layer, self.config, self.w)
+        self.attention.append(attention)
+        self.norm_scales |= {f"L{layer}.{name}": s for name, s in attention.norm_scales.items()}
+        return self.written(attention.result, layer, "attn")
 
-    def values(self, read: Array, layer: int) -> Array:
-        return project(read, self.w.W_V[layer], at(self.w.b_V, layer))  # (G, n, h)
+    def mlp_branch(self, stream: Array, layer: int) -> Array:
+        norm = "attn" if self.config.parallel == "shared" else "mlp"
+        mlp = neurons(self.read(stream, layer, "mlp", norm), layer, self.config, self.w)
+        self.mlp.append(mlp)
+        return self.written(mlp.result, layer, "mlp")
 
-    def per_head(self, grouped: Array) -> Array:
-        """Key/value heads repeated so that there is one for each query head: (G, ...) to (H, ...)."""
-        return grouped[[self.config.kv_head(head) for head in range(self.config.n_heads)]]
+    def read(self, stream: Array, layer: int, branch: str, norm: str) -> Array:
+        """What a branch reads: the stream, through its norm if it has one there."""
+        return self.keep(f"L{layer}.{branch}_in", self.block_norm(stream, layer, norm))
 
-    def output(self, z: Array, layer: int) -> Array:
-        """The sum of the heads' results and the output bias, (n, d)."""
-        result = np.einsum("hnk,hdk->nd", z, self.w.W_O[layer], optimize=True)
-        return plus(result, at(self.w.b_O, layer))
+    def written(self, result: Array, layer: int, branch: str) -> Array:
+        """What a branch adds to the stream: its result, through its norm if it has one there, multiplied."""
+        self.keep(f"L{layer}.{branch}_result", result)
+        if self.config.norm_placement != "post":
+            result = self.block_norm(result, layer, f"{branch}_post")
+        return self.keep(f"L{layer}.{branch}_out", self.config.residual_multiplier * result)
+
+    def added(self, stream: Array, branch_out: Array, layer: int, branch: str) -> Array:
+        """The stream after a branch; in the original block, the norm of the sum."""
+        stream = stream + branch_out
+        if self.config.norm_placement != "post":
+            return stream
+        return self.block_norm(self.keep(f"L{layer}.{branch}_sum", stream), layer, f"{branch}_post")
+
+    def block_norm(self, x: Array, layer: int, name: str) -> Array:
+        return self.norm(x, name, layer) if name in self.config.block_norms else x
+
+    def norm(self, x: Array, name: str, layer: int | None = None) -> Array:
+        """A norm by the name of its weights, g_… and b_…; its scales are kept under its site."""
+        assert self.config.norm is not None, "a configuration with this norm has one"
+        gain, bias = (getattr(self.w, f"{kind}_{name}") for kind in "gb")
+        if layer is not None:
+            gain, bias = (None if array is None else array[layer] for array in (gain, bias))
+        y, scale = normalized(x, self.config.norm, self.config.norm_eps, gain, bias)
+        self.norm_scales[name if layer is None else f"L{layer}.{name}"] = scale
+        return y
 
     def unembed(self, stream: Array) -> Array:
         self.keep("final_in", stream)
         if self.config.final_norm:
             stream = self.norm(stream, "final")
         self.keep("final_out", stream)
-        return plus(stream @ self.w.W_U.T, self.w.b_U)
-
-    def norm(self, stream: Array, site: str) -> Array:
-        """Center (LayerNorm only), scale each position, multiply by the gain, add the bias."""
-        if self.config.norm is None:
-            return stream
-        centered = center(stream) if self.config.norm == "layernorm" else stream
-        scale = 1 / np.sqrt(np.mean(centered**2, axis=-1) + self.config.norm_eps)  # (n,)
-        self.norm_scales[site] = scale
-        gain, bias = self.norm_weights(site)
-        return plus(times(centered * scale[:, None], gain), bias)
-
-    def norm_weights(self, site: str) -> tuple[Array | None, Array | None]:
-        if site == "final":
-            return self.w.g_final, self.w.b_final
-        layer = int(site[1 : site.index(".")])
-        return at(self.w.g_attn, layer), at(self.w.b_attn, layer)
+        logits = self.config.logit_multiplier * dense(stream, self.w.W_U, self.w.b_U)
+        logits = capped(logits, self.config.logit_cap)
+        check_finite(logits, "a logit", "position, token")
+        return logits
 
     def keep(self, point: str, stream: Array) -> Array:
         self.residuals[point] = stream
         return stream
 
-    def trace(self, model: Model, tokens: Tokens, logits: Array) -> Trace:
-        check_finite(logits, "a logit", "position, token")
-        n, c = len(tokens), self.config
-        return Trace(
-            model=model,
-            tokens=frozen(tokens),
-            scores=stacked(self.scores, (c.n_heads, n, n)),
-            patterns=stacked(self.patterns, (c.n_heads, n, n)),
-            z=stacked(self.z, (c.n_heads, n, c.d_head)),
-            residuals=MappingProxyType({point: frozen(x) for point, x in self.residuals.items()}),
-            norm_scales=MappingProxyType({site: frozen(s) for site, s in self.norm_scales.items()}),
-            logits=frozen(logits),
-        )
+
+def _trace(model: Model, tokens: Tokens, logits: Array, run: _Run) -> Trace:
+    c, n = model.config, len(tokens)
+    square, queries = (c.n_heads, n, n), (c.n_heads, n, c.d_head)
+    groups, hidden = (c.n_kv_heads, n, c.d_head), (n, c.d_mlp)
+    return Trace(
+        model=model,
+        tokens=_frozen(tokens),
+        queries=_stacked([layer.queries for layer in run.attention], queries),
+        keys=_stacked([layer.keys for layer in run.attention], groups),
+        values=_stacked([layer.values for layer in run.attention], groups),
+        scores=_stacked([layer.scores for layer in run.attention], square),
+        patterns=_stacked([layer.pattern for layer in run.attention], square),
+        z=_stacked([layer.z for layer in run.attention], queries),
+        mlp_pre=_stacked([layer.pre for layer in run.mlp], hidden, c.n_layers),
+        mlp_gate_pre=_stacked([layer.gate_pre for layer in run.mlp], hidden, c.n_layers),
+        mlp_gates=_stacked([layer.gates for layer in run.mlp], hidden, c.n_layers),
+        mlp_hidden=_stacked([layer.hidden for layer in run.mlp], hidden, c.n_layers),
+        residuals=MappingProxyType({point: _frozen(x) for point, x in run.residuals.items()}),
+        norm_scales=MappingProxyType({site: _frozen(s) for site, s in run.norm_scales.items()}),
+        logits=_frozen(logits),
+    )
 
 
-def project(read: Array, maps: Array, biases: Array | None) -> Array:
-    """What each head reads: (n, d) by maps (H, h, d) to (H, n, h)."""
-    result = read @ np.swapaxes(maps, -1, -2)
-    return result if biases is None else result + biases[:, None, :]
+def _stacked(layers: list[Array], shape: tuple[int, ...], count: int = 0) -> Array:
+    """One array of all layers; of none, an empty one of ``count`` layers."""
+    return _frozen(np.stack(layers) if layers else np.zeros((count, *shape)))
 
 
-def concatenated(z: Array, W_O: Array) -> Array:
-    """The other form of multi-head attention: heads side by side, (n, H h), times W_O, (d, H h).
-
-    ``z`` (H, n, h) and ``W_O`` (H, d, h). Vaswani et al. 2017, section 3.2.2.
-    """
-    heads, n, width = z.shape
-    side_by_side = z.transpose(1, 0, 2).reshape(n, heads * width)
-    return side_by_side @ W_O.transpose(1, 0, 2).reshape(-1, heads * width).T
-
-
-def softmax(scores: Array) -> Array:
-    """Over keys; a row in which every key is masked is zero."""
-    top = scores.max(axis=-1, keepdims=True)
-    weights = np.exp(scores - np.where(np.isneginf(top), 0.0, top))
-    total = weights.sum(axis=-1, keepdims=True)
-    pattern: Array = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)  # NaN stays
-    return pattern
-
-
-def visible(n: int, causal: bool) -> npt.NDArray[np.bool_]:
-    """(query, key): whether the query may look at the key."""
-    return np.tri(n, dtype=bool) if causal else np.ones((n, n), dtype=bool)
-
-
-def center(stream: Array) -> Array:
-    centered: Array = stream - stream.mean(axis=-1, keepdims=True)
-    return centered
-
-
-def at(array: Array | None, layer: int) -> Array | None:
-    return None if array is None else array[layer]
-
-
-def plus(stream: Array, bias: Array | None) -> Array:
-    return stream if bias is None else stream + bias
-
-
-def times(stream: Array, gain: Array | None) -> Array:
-    return stream if gain is None else stream * gain
-
-
-def check_finite(array: Array, what: str, axes: str) -> None:
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise WeightsError(
-            f"The run overflowed: {what} is {array[place]}, at ({axes}) = {place}. "
-            "The weights are too large for double precision; rescale them."
-        )
-
-
-def stacked(layers: list[Array], shape: tuple[int, ...]) -> Array:
-    return frozen(np.stack(layers) if layers else np.zeros((0, *shape)))
-
-
-def frozen(array: Frozen) -> Frozen:
+def _frozen(array: Frozen) -> Frozen:
     array.setflags(write=False)
     return array

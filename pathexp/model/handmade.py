@@ -47,7 +47,10 @@ def random_model(
     )  # fmt: skip
     rng = np.random.default_rng(seed)
     places = {n: p for n, p in expected(config).items() if p.required or biases}
-    return Model(config, Weights(**{n: _draw(n, p, config, rng) for n, p in places.items()}), name=name)
+    arrays = {name: _draw(name, place, config, rng) for name, place in places.items()}
+    if config.tied:
+        arrays["W_U"] = arrays["W_E"].T
+    return Model(config, Weights(**arrays), name=name)
 
 
 def _draw(name: str, place: Expected, config: Config, rng: np.random.Generator) -> Array:
@@ -69,6 +72,8 @@ def _spread(name: str, place: Expected, config: Config) -> float:
     if name == "W_O":
         heads = config.n_heads * max(config.n_layers, 1)
         return 1 / math.sqrt(inputs * heads)  # all heads together add order one
+    if name == "W_out":
+        return 1 / math.sqrt(inputs * max(config.n_layers, 1))
     return 1 / math.sqrt(inputs)
 
 

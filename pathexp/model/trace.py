@@ -28,13 +28,20 @@ def _no_freezer(trace: Trace) -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Trace:
-    """One run, with n tokens, L layers, H heads, h = d_head, d = d_model, V = d_vocab; arrays are read-only.
+    """One run; n tokens, L layers, H heads on G, h = d_head, d = d_model, m = d_mlp, V = d_vocab; read-only.
 
-    ``tokens`` (n); ``scores`` (L, H, n, n) before the softmax, (query, key), -inf where masked; ``patterns``
-    (L, H, n, n), rows sum to 1; ``z`` (L, H, n, h), values weighted by the pattern; ``residuals`` by point,
-    (n, d): "embed", "L0.attn_in" (as read, after the norm), "L0.out", …, "final_in", "final_out";
-    ``norm_scales`` by site, (n): the 1/σ that a norm multiplies by: "L0.attn", …, "final";
-    ``logits`` (n, V) in nats.
+    ``tokens`` (n). Attention: ``queries`` (L, H, n, h) and ``keys`` (L, G, n, h) as they enter the score,
+    normed and turned; ``values`` (L, G, n, h); ``scores`` (L, H, n, n) before the softmax, (query, key), capped,
+    with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1; ``z`` (L, H, n, h), values weighted
+    by the pattern. MLP, (L, n, m): ``mlp_pre``, W_in x + b_in; ``mlp_gate_pre``, what the activation is applied
+    to (the gate's, or mlp_pre); ``mlp_gates``; ``mlp_hidden`` = mlp_gates · mlp_pre, what W_out reads.
+
+    ``residuals`` by point, (n, d): "embed_in" (before the embedding's norm, if any), "embed"; per layer
+    "L0.attn_in" (as read, after the norm), "L0.attn_result", "L0.attn_out" (as added: after the branch's norm
+    and multiplier), "L0.attn_sum" (post-norm only: before the norm), "L0.mid" (between attention and MLP), the
+    same with "mlp", "L0.out"; "final_in", "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
+    by, (n): "embed", "L0.attn", "L0.attn_post", "L0.mlp", "L0.mlp_post", "final"; of queries and keys, "L0.q"
+    (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, V) in nats, as capped.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2, heads=3, seed=0).run([3, 1, 2])
@@ -46,9 +53,16 @@ class Trace:
 
     model: Model
     tokens: npt.NDArray[np.int64]
+    queries: Array
+    keys: Array
+    values: Array
     scores: Array
     patterns: Array
     z: Array
+    mlp_pre: Array
+    mlp_gate_pre: Array
+    mlp_gates: Array
+    mlp_hidden: Array
     residuals: Mapping[str, Array]
     norm_scales: Mapping[str, Array]
     logits: Array
@@ -71,8 +85,10 @@ class Trace:
 
     @cached_property
     def head_results(self) -> Array:
-        """What each head adds to the stream, (L, H, n, d): z W_Oᵀ. Elhage et al. 2021, "Attention Heads are
-        Independent and Additive". Costs as much memory as H streams a layer.
+        """What each head adds, (L, H, n, d): z W_Oᵀ. With b_O they add up to "L0.attn_result".
+
+        Elhage et al. 2021, "Attention Heads are Independent and Additive". Costs as much memory as H streams
+        a layer.
         """
         return _read_only(self.z @ np.swapaxes(self.model.weights.W_O, -1, -2))
 

@@ -20,10 +20,14 @@ Shape = tuple[int, ...]
 class Weights:
     """The arrays of a transformer as read-only float64: a map has shape (target, source).
 
-    With L layers, H heads on G key/value heads, h = d_head, d = d_model, V = d_vocab:
+    With L layers, H heads on G key/value heads, h = d_head, d = d_model, m = d_mlp, V = d_vocab:
     ``W_E`` (d, V), ``W_pos`` (d, n_ctx), ``W_Q`` (L, H, h, d), ``W_K`` and ``W_V`` (L, G, h, d),
-    ``W_O`` (L, H, d, h), ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``W_U`` (V, d),
-    ``b_U`` (V). Norms: gain ``g_attn`` (L, d) and bias ``b_attn`` (L, d), ``g_final`` (d), ``b_final`` (d).
+    ``W_O`` (L, H, d, h), ``W_in`` and ``W_gate`` (L, m, d), ``W_out`` (L, d, m), ``W_U`` (V, d); biases
+    ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``b_in`` and ``b_gate`` (L, m),
+    ``b_out`` (L, d), ``b_U`` (V). Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
+    ``g_embed``, ``g_final`` (d), and for LayerNorm the biases ``b_…`` of the same names; of queries and keys,
+    ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection.
+
     A bias of None is zero and a gain of None is one. Query head k reads key/value head k // (H // G).
     Half and single precision and integers become float64; anything else is reported by ``check``.
 
@@ -41,15 +45,31 @@ class Weights:
     W_O: Array
     W_U: Array
     W_pos: Array | None = None
+    W_in: Array | None = None
+    W_gate: Array | None = None
+    W_out: Array | None = None
     b_Q: Array | None = None
     b_K: Array | None = None
     b_V: Array | None = None
     b_O: Array | None = None
+    b_in: Array | None = None
+    b_gate: Array | None = None
+    b_out: Array | None = None
     b_U: Array | None = None
+    g_embed: Array | None = None
+    b_embed: Array | None = None
     g_attn: Array | None = None
     b_attn: Array | None = None
+    g_attn_post: Array | None = None
+    b_attn_post: Array | None = None
+    g_mlp: Array | None = None
+    b_mlp: Array | None = None
+    g_mlp_post: Array | None = None
+    b_mlp_post: Array | None = None
     g_final: Array | None = None
     b_final: Array | None = None
+    g_q: Array | None = None
+    g_k: Array | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.arrays().items():
@@ -66,7 +86,7 @@ class Weights:
         Raises WeightsError with all problems at once: what is missing, what has no place, shapes, kinds,
         and the first place that is not finite. Time is one look at every number.
         """
-        problems = list(_problems(self.arrays(), expected(config)))
+        problems = [*_problems(self.arrays(), expected(config)), *_untied(self, config)]
         if problems:
             head = f"{len(problems)} problem(s) with the weights of {_sizes(config)}:"
             raise WeightsError("\n  ".join([head, *problems]))
@@ -99,6 +119,11 @@ def _required(c: Config) -> Iterator[tuple[str, Shape]]:
     yield "W_K", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
     yield "W_V", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
     yield "W_O", (c.n_layers, c.n_heads, c.d_model, c.d_head)
+    if c.d_mlp:
+        yield "W_in", (c.n_layers, c.d_mlp, c.d_model)
+        yield "W_out", (c.n_layers, c.d_model, c.d_mlp)
+    if c.gated:
+        yield "W_gate", (c.n_layers, c.d_mlp, c.d_model)
     yield "W_U", (c.d_vocab, c.d_model)
 
 
@@ -107,17 +132,39 @@ def _optional(c: Config) -> Iterator[tuple[str, Shape]]:
     yield "b_K", (c.n_layers, c.n_kv_heads, c.d_head)
     yield "b_V", (c.n_layers, c.n_kv_heads, c.d_head)
     yield "b_O", (c.n_layers, c.d_model)
+    if c.d_mlp:
+        yield "b_in", (c.n_layers, c.d_mlp)
+        yield "b_out", (c.n_layers, c.d_model)
+    if c.gated:
+        yield "b_gate", (c.n_layers, c.d_mlp)
     yield "b_U", (c.d_vocab,)
-    if c.norm is not None:
-        yield from _norm(c, "attn", (c.n_layers, c.d_model))
+    yield from _norms(c)
+
+
+def _norms(c: Config) -> Iterator[tuple[str, Shape]]:
+    if c.embed_norm:
+        yield from _norm(c, "embed", (c.d_model,))
+    for name in c.block_norms:
+        yield from _norm(c, name, (c.n_layers, c.d_model))
     if c.final_norm:
         yield from _norm(c, "final", (c.d_model,))
+    if c.qk_norm == "head":
+        yield "g_q", (c.n_layers, c.d_head)
+        yield "g_k", (c.n_layers, c.d_head)
+    if c.qk_norm == "projection":
+        yield "g_q", (c.n_layers, c.n_heads, c.d_head)
+        yield "g_k", (c.n_layers, c.n_kv_heads, c.d_head)
 
 
 def _norm(c: Config, site: str, shape: Shape) -> Iterator[tuple[str, Shape]]:
     yield f"g_{site}", shape
     if c.norm == "layernorm":
         yield f"b_{site}", shape
+
+
+def at(array: Array | None, layer: int) -> Array | None:
+    """An array of one layer, or None where there is none."""
+    return None if array is None else array[layer]
 
 
 def _frozen(value: Any) -> Any:
@@ -159,6 +206,14 @@ def _problem(name: str, array: Array, shape: Shape) -> Iterator[str]:
         yield f"{name} has {int(bad.sum())} numbers that are not finite, the first {array[first]} at {first}"
 
 
+def _untied(weights: Weights, config: Config) -> Iterator[str]:
+    arrays = weights.arrays()
+    if config.tied and "W_E" in arrays and "W_U" in arrays:
+        W_E, W_U = arrays["W_E"], arrays["W_U"]
+        if W_E.T.shape == W_U.shape and not np.array_equal(W_E.T, W_U):
+            yield "W_U is not the transpose of W_E, but the configuration has tied=True: set tied=False"
+
+
 def _transposed(found: Shape, shape: Shape) -> str:
     turned = (*shape[:-2], shape[-1], shape[-2]) if len(shape) >= 2 else shape
     return ": transpose its last two axes (a map is target × source)" if found == turned != shape else ""
@@ -167,5 +222,5 @@ def _transposed(found: Shape, shape: Shape) -> str:
 def _sizes(c: Config) -> str:
     return (
         f"{c.n_layers} layers × {c.n_heads} heads ({c.n_kv_heads} key/value), d_model {c.d_model}, "
-        f"d_head {c.d_head}, d_vocab {c.d_vocab}, n_ctx {c.n_ctx}"
+        f"d_head {c.d_head}, d_mlp {c.d_mlp}, d_vocab {c.d_vocab}, n_ctx {c.n_ctx}"
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pathexp.errors import FreezeError, PathexpError, TargetError, TokenError, WeightsError
-from pathexp.model.forward import concatenated
+from pathexp.model.attention import concatenated
 from pathexp.model.handmade import random_model, zero_layer_bigram
 from pathexp.model.model import Model
 from pathexp.model.tokenizer import Tokenizer

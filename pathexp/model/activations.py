@@ -1,0 +1,58 @@
+"""Activations as gates: act(z) = g(z) · z, so that a frozen g makes the neuron linear."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def relu_gate(z: Array) -> Array:
+    """1 above zero, 0 elsewhere."""
+    return (z > 0).astype(np.float64)
+
+
+def gelu_gate(z: Array) -> Array:
+    """The normal distribution function at z, to full relative accuracy: GELU is z times it.
+
+    Hendrycks and Gimpel 2016, section 2.
+
+    >>> gelu_gate(np.array([0.0, 1.0, -10.0]))
+    array([5.00000000e-01, 8.41344746e-01, 7.61985302e-24])
+    """
+    return 0.5 * np.asarray(_erfc(z / -math.sqrt(2)), dtype=np.float64)
+
+
+def gelu_tanh_gate(z: Array) -> Array:
+    """The tanh approximation of ``gelu_gate``, as GPT-2 has it.
+
+    >>> gelu_tanh_gate(np.array([0.0, 1.0])).round(6).tolist()
+    [0.5, 0.841192]
+    """
+    gate: Array = 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)))
+    return gate
+
+
+def silu_gate(z: Array) -> Array:
+    """The logistic function of z, without overflow: SiLU is z times it.
+
+    >>> silu_gate(np.array([0.0, -1000.0, 1000.0])).tolist()
+    [0.5, 0.0, 1.0]
+    """
+    shrunk = np.exp(-np.abs(z))
+    gate: Array = np.where(z >= 0, 1.0, shrunk) / (1 + shrunk)
+    return gate
+
+
+GATES: Mapping[str, Callable[[Array], Array]] = {
+    "relu": relu_gate,
+    "gelu": gelu_gate,
+    "gelu_tanh": gelu_tanh_gate,
+    "silu": silu_gate,
+}

@@ -1,0 +1,138 @@
+"""Attention: queries, keys, values; scores; patterns; what the heads add. One function a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import WeightsError
+from .config import Config
+from .norms import normalized
+from .positions import distances, slopes, visible
+from .weights import Weights, at
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What happens in the attention of one layer, with H heads on G key/value heads."""
+
+    queries: Array  # (H, n, h), as they enter the score
+    keys: Array  # (G, n, h)
+    values: Array  # (G, n, h)
+    scores: Array  # (H, n, n), -inf where masked
+    pattern: Array  # (H, n, n)
+    z: Array  # (H, n, h)
+    result: Array  # (n, d), heads and output bias together
+    norm_scales: dict[str, Array]  # of "q" and "k", where those are normed
+
+
+def attend(read: Array, where: Array, layer: int, config: Config, weights: Weights) -> Attention:
+    """The attention of one layer: ``read`` (n, d) gives values, ``where`` (n, d) queries and keys."""
+    queries = project(where, weights.W_Q[layer], at(weights.b_Q, layer))
+    keys = project(where, weights.W_K[layer], at(weights.b_K, layer))
+    values = project(read, weights.W_V[layer], at(weights.b_V, layer))
+    queries, query_scales = normed(queries, at(weights.g_q, layer), config)
+    keys, key_scales = normed(keys, at(weights.g_k, layer), config)
+    queries, keys = turned(queries, config), turned(keys, config)
+    scores = masked(scored(queries, per_head(keys, config), layer, config), layer, config)
+    pattern = softmax(scores)
+    z = pattern @ per_head(values, config)
+    scales = {"q": query_scales, "k": key_scales}
+    norm_scales = {name: scale for name, scale in scales.items() if scale is not None}
+    return Attention(queries, keys, values, scores, pattern, z, output(z, layer, weights), norm_scales)
+
+
+def project(read: Array, maps: Array, biases: Array | None) -> Array:
+    """What each head reads: (n, d) by maps (H, h, d) to (H, n, h)."""
+    result: Array = read @ np.swapaxes(maps, -1, -2)
+    return result if biases is None else result + biases[:, None, :]
+
+
+def normed(heads: Array, gain: Array | None, config: Config) -> tuple[Array, Array | None]:
+    """RMS norm over each head, with one gain (h) for all, or over all heads together, with a gain (H, h)."""
+    if config.qk_norm is None:
+        return heads, None
+    if config.qk_norm == "head":
+        return normalized(heads, "rmsnorm", config.norm_eps, gain, None)
+    count, n, width = heads.shape
+    together = heads.transpose(1, 0, 2).reshape(n, count * width)
+    flat = None if gain is None else gain.reshape(-1)
+    result, scale = normalized(together, "rmsnorm", config.norm_eps, flat, None)
+    return result.reshape(n, count, width).transpose(1, 0, 2), scale
+
+
+def turned(heads: Array, config: Config) -> Array:
+    """Queries or keys turned by their position, where positions are rotary."""
+    return heads if config.rotary is None else config.rotary.turned(heads)
+
+
+def per_head(grouped: Array, config: Config) -> Array:
+    """Key/value heads repeated so that there is one for each query head: (G, ..) to (H, ..)."""
+    return grouped[[config.kv_head(head) for head in range(config.n_heads)]]
+
+
+def scored(queries: Array, keys: Array, layer: int, config: Config) -> Array:
+    """(H, n, n) before the mask: scaled products, capped, and slopes added."""
+    scores = capped(config.attention_scale * (queries @ np.swapaxes(keys, -1, -2)), config.attention_cap)
+    if config.positions == "alibi":
+        scores = scores - slopes(config.n_heads)[:, None, None] * distances(scores.shape[-1])
+    check_finite(scores, f"a score of layer {layer}", "head, query, key")
+    return scores
+
+
+def masked(scores: Array, layer: int, config: Config) -> Array:
+    """Scores with -inf where the query may not look."""
+    return np.where(visible(scores.shape[-1], config.causal, config.window(layer)), scores, -np.inf)
+
+
+def softmax(scores: Array) -> Array:
+    """Over keys, the last axis; a row in which every key is masked is zero.
+
+    >>> softmax(np.array([[0.0, -np.inf], [-np.inf, -np.inf]])).tolist()
+    [[1.0, 0.0], [0.0, 0.0]]
+    """
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isneginf(top), 0.0, top))
+    total = weights.sum(axis=-1, keepdims=True)
+    pattern: Array = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
+    return pattern
+
+
+def output(z: Array, layer: int, weights: Weights) -> Array:
+    """The sum of what the heads add, and the output bias, (n, d)."""
+    result: Array = np.einsum("hnk,hdk->nd", z, weights.W_O[layer], optimize=True)
+    return result if weights.b_O is None else result + weights.b_O[layer]
+
+
+def concatenated(z: Array, W_O: Array) -> Array:
+    """The other form of multi-head attention: heads side by side, (n, H h), times W_O, (d, H h).
+
+    ``z`` (H, n, h) and ``W_O`` (H, d, h). Vaswani et al. 2017, section 3.2.2; equal to the sum of heads.
+    """
+    heads, n, width = z.shape
+    side_by_side = z.transpose(1, 0, 2).reshape(n, heads * width)
+    whole: Array = side_by_side @ W_O.transpose(1, 0, 2).reshape(-1, heads * width).T
+    return whole
+
+
+def capped(x: Array, cap: float | None) -> Array:
+    """cap · tanh(x / cap), or x where there is no cap. Gemma 2, section 2, "Logit soft-capping".
+
+    >>> round(float(capped(np.array(124.0), 30.0)), 3)
+    29.985
+    """
+    return x if cap is None else cap * np.tanh(x / cap)
+
+
+def check_finite(array: Array, what: str, axes: str) -> None:
+    """Raise WeightsError, with the place, for a number that is not finite."""
+    if not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise WeightsError(
+            f"The run overflowed: {what} is {array[place]}, at ({axes}) = {place}. "
+            "The weights are too large for double precision; rescale them."
+        )

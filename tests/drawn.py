@@ -1,0 +1,113 @@
+"""Random models over every switch at once, for hypothesis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from pathexp.model.config import CHOICES
+from pathexp.model.handmade import random_model
+from pathexp.model.model import Model
+from pathexp.model.rotary import Linear, Llama3, Rotary, Yarn
+
+SCALINGS = (
+    None,
+    Linear(factor=2.5),
+    Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_n_ctx=30),
+    Yarn(factor=4.0, original_n_ctx=20),
+    Yarn(factor=3.0, original_n_ctx=50, beta_fast=8.0, attention_factor=0.8, truncate=False),
+)
+
+
+@st.composite
+def models(draw: st.DrawFn, attention_only: bool = False) -> Model:
+    """A random model; ``attention_only`` leaves out what is not linear once patterns and norms are frozen."""
+    switches = draw(_sizes()) | draw(_attention_only())
+    if not attention_only:
+        switches |= draw(_mlps()) | draw(_norms(switches["norm"]))
+        switches |= draw(_scores(switches)) | draw(_multipliers())
+        if switches["parallel"]:
+            switches["norm_placement"] = "pre"
+    return random_model(**switches, seed=draw(st.integers(0, 10**6)))
+
+
+@st.composite
+def _sizes(draw: st.DrawFn) -> dict[str, Any]:
+    kv_heads = draw(st.integers(1, 3))
+    return {
+        "layers": draw(st.integers(0, 3)),
+        "heads": kv_heads * draw(st.integers(1, 2)),
+        "kv_heads": kv_heads,
+        "d_model": draw(st.integers(2, 9)),
+        "d_head": draw(st.integers(2, 5)),
+        "d_vocab": draw(st.integers(2, 12)),
+        "n_ctx": 40,
+        "biases": draw(st.booleans()),
+    }
+
+
+@st.composite
+def _attention_only(draw: st.DrawFn) -> dict[str, Any]:
+    norm = draw(st.sampled_from(CHOICES["norm"]))
+    return {
+        "norm": norm,
+        "final_norm": draw(st.booleans()) if norm else False,
+        "norm_eps": draw(st.sampled_from((1e-5, 0.3))),
+        "positions": draw(st.sampled_from(("none", "learned", "qk"))),
+        "causal": draw(st.booleans()),
+        "attention_scale": draw(st.sampled_from((None, 0.7))),
+    }
+
+
+@st.composite
+def _mlps(draw: st.DrawFn) -> dict[str, Any]:
+    d_mlp = draw(st.sampled_from((0, 7)))
+    return {
+        "d_mlp": d_mlp,
+        "activation": draw(st.sampled_from(CHOICES["activation"])),
+        "gated": bool(d_mlp) and draw(st.booleans()),
+        "parallel": draw(st.sampled_from(CHOICES["parallel"])) if d_mlp else None,
+    }
+
+
+@st.composite
+def _norms(draw: st.DrawFn, norm: str | None) -> dict[str, Any]:
+    return {
+        "norm_placement": draw(st.sampled_from(CHOICES["norm_placement"])) if norm else "pre",
+        "embed_norm": draw(st.booleans()) if norm else False,
+        "qk_norm": draw(st.sampled_from(CHOICES["qk_norm"])),
+    }
+
+
+@st.composite
+def _scores(draw: st.DrawFn, sizes: dict[str, Any]) -> dict[str, Any]:
+    positions = draw(st.sampled_from(CHOICES["positions"]))
+    windows = st.lists(st.sampled_from((None, 1, 3)), min_size=sizes["layers"], max_size=sizes["layers"])
+    return {
+        "positions": positions,
+        "rotary": draw(_rotary(sizes["d_head"])) if positions == "rotary" else None,
+        "attention_cap": draw(st.sampled_from((None, 1.5))),
+        "windows": draw(st.none() | windows),
+    }
+
+
+@st.composite
+def _rotary(draw: st.DrawFn, d_head: int) -> Rotary:
+    return Rotary(
+        base=draw(st.sampled_from((10000.0, 50.0))),
+        dims=2 * draw(st.integers(1, d_head // 2)),
+        pairing=draw(st.sampled_from(("half", "adjacent"))),
+        scaling=draw(st.sampled_from(SCALINGS)),
+    )
+
+
+@st.composite
+def _multipliers(draw: st.DrawFn) -> dict[str, Any]:
+    return {
+        "embedding_multiplier": draw(st.sampled_from((1.0, 1.7))),
+        "residual_multiplier": draw(st.sampled_from((1.0, 0.22))),
+        "logit_multiplier": draw(st.sampled_from((1.0, 0.5))),
+        "logit_cap": draw(st.sampled_from((None, 2.0))),
+        "tied": draw(st.booleans()),
+    }
