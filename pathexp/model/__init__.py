@@ -5,6 +5,7 @@ from .config import Config
 from .handmade import induction_model, random_model, zero_layer_bigram
 from .model import Model
 from .npz import load_npz, save_npz
+from .positions import distances, sinusoids, slopes
 from .rotary import Linear, Llama3, Rotary, Yarn
 from .target import Target
 from .tokenizer import Tokenizer
@@ -23,6 +24,7 @@ __all__ = [
     "Trace",
     "Weights",
     "Yarn",
+    "distances",
     "induction_model",
     "load",
     "load_bundled",
@@ -30,5 +32,7 @@ __all__ = [
     "models",
     "random_model",
     "save_npz",
+    "sinusoids",
+    "slopes",
     "zero_layer_bigram",
 ]
