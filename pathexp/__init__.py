@@ -9,7 +9,18 @@
 
 from .algebra import LinearMap, Space, compose
 from .errors import PathexpError
-from .expansion import Expansion, Path, Ranking, Term, Verdict, evaluate, expand, verify
+from .expansion import (
+    Expansion,
+    Path,
+    Ranking,
+    ScoreExpansion,
+    Term,
+    Verdict,
+    evaluate,
+    expand,
+    expand_score,
+    verify,
+)
 from .graph import Query, ResidualGraph, freeze, query
 from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model
 
@@ -25,6 +36,7 @@ __all__ = [
     "Query",
     "Ranking",
     "ResidualGraph",
+    "ScoreExpansion",
     "Space",
     "Target",
     "Term",
@@ -34,6 +46,7 @@ __all__ = [
     "compose",
     "evaluate",
     "expand",
+    "expand_score",
     "freeze",
     "induction_model",
     "load",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..errors import PathexpError
-from . import derive, expand, models
+from . import derive, expand, models, score
 from .arguments import OK, REFUSED
 
 
@@ -30,6 +30,7 @@ class Command(Protocol):
 COMMANDS: Mapping[str, Command] = {
     "expand": expand,
     "derive": derive,
+    "score": score,
     "models": models,
 }
 

@@ -3,8 +3,30 @@
 from .expansion import Expansion, expand
 from .path import Path
 from .ranking import Ranking
+from .score_term import KINDS, PositionBias, ScoreTerm
+from .score_verdict import ScoreVerdict
+from .scores import AnyScoreTerm, Effect, ScoreExpansion, ScoreRanking, expand_score
 from .symbolic import evaluate
 from .term import Term
 from .verdict import Verdict, compare, verify
 
-__all__ = ["Expansion", "Path", "Ranking", "Term", "Verdict", "compare", "evaluate", "expand", "verify"]
+__all__ = [
+    "KINDS",
+    "AnyScoreTerm",
+    "Effect",
+    "Expansion",
+    "Path",
+    "PositionBias",
+    "Ranking",
+    "ScoreExpansion",
+    "ScoreRanking",
+    "ScoreTerm",
+    "ScoreVerdict",
+    "Term",
+    "Verdict",
+    "compare",
+    "evaluate",
+    "expand",
+    "expand_score",
+    "verify",
+]

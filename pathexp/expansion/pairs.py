@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import SizeError
-from ..graph import Array, Walk
+from ..graph import Array, Indices, Walk
 from ..model import Target
 from .values import path_values
 
@@ -52,7 +52,7 @@ def largest_products(left: Array, right: Array, k: int) -> tuple[list[Product], 
     """Return the k products left[i] · right[j] of largest absolute value, and how many products were formed.
 
     Exact: tiles are visited by the largest product their lengths allow, |left| · |right|, until that is below
-    the k-th best found. Ties go to the earlier pair.
+    the k-th best found.
     """
     tiles, best, formed = _Tiles(left, right), list[Product](), 0
     for bound, rows, columns in tiles:
@@ -72,13 +72,13 @@ class _Tiles:
     left: Array
     right: Array
 
-    def __iter__(self) -> Iterator[tuple[float, Array, Array]]:
+    def __iter__(self) -> Iterator[tuple[float, Indices, Indices]]:
         rows, columns = _by_length(self.left), _by_length(self.right)
         ends = [(a * b, r, c) for a, r in rows for b, c in columns]
         return iter(sorted(ends, key=lambda tile: -tile[0]))
 
 
-def _by_length(vectors: Array) -> list[tuple[float, Array]]:
+def _by_length(vectors: Array) -> list[tuple[float, Indices]]:
     """Indices by descending length, in runs of TILE, each with its greatest length (and room for rounding)."""
     lengths = np.linalg.norm(vectors, axis=1)
     order = np.argsort(-lengths, kind="stable")
@@ -87,7 +87,7 @@ def _by_length(vectors: Array) -> list[tuple[float, Array]]:
     ]
 
 
-def _candidates(products: Array, rows: Array, columns: Array, k: int) -> Iterator[Product]:
+def _candidates(products: Array, rows: Indices, columns: Indices, k: int) -> Iterator[Product]:
     flat = np.abs(products).reshape(-1)
     chosen = np.argpartition(-flat, k - 1)[:k] if k < len(flat) else np.arange(len(flat))
     for place in chosen:

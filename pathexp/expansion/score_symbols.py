@@ -23,7 +23,7 @@ Turned = tuple[str, bool]
 
 def formula(query: Operator, key: Operator, pair: Pair) -> str:
     """Return a term as one line of plain text."""
-    head = f"{pair.form.scale:.4g} · "
+    head = f"{pair.scale:.4g} · "
     if (steps := _steps(query, key)) is None:
         return f"{head}⟨{symbolic.formula(query)}, {_turn(pair)}{symbolic.formula(key)}⟩"
     q, k = steps
@@ -34,7 +34,7 @@ def formula(query: Operator, key: Operator, pair: Pair) -> str:
 
 def latex(query: Operator, key: Operator, pair: Pair) -> str:
     """Return a term in LaTeX."""
-    head = rf"{pair.form.scale:.4g} \, "
+    head = rf"{pair.scale:.4g} \, "
     if (steps := _steps(query, key)) is None:
         turn = rf"{symbolic.latex_name(_turn(pair).strip())} \, " if _turn(pair) else ""
         return rf"{head}\left\langle {symbolic.latex(query)} ,\; {turn}{symbolic.latex(key)} \right\rangle"
@@ -88,10 +88,9 @@ def expression(query: Term, key: Term, pair: Pair) -> sp.MatrixExpr:
     sp = symbolic._sympy()
     turn = pair.form.rotation(pair.query - pair.key)
     left = _side(query)
-    right = [sp.Transpose(symbol) for symbol in reversed(_side(key))]
-    right = [symbol.arg if isinstance(symbol.arg, sp.Transpose) else symbol for symbol in right]
+    right = [_transposed(symbol) for symbol in reversed(_side(key))]
     between = [] if turn is None else [symbolic._symbol(turn.name, turn.rows, turn.columns)]
-    return sp.MatMul(sp.Float(pair.form.scale), *left, *between, *right)
+    return sp.MatMul(sp.Float(pair.scale), *left, *between, *right)
 
 
 def _side(term: Term) -> list[sp.MatrixExpr]:
@@ -104,6 +103,11 @@ def _side(term: Term) -> list[sp.MatrixExpr]:
         return [*position, *feature]
     start_symbol = symbolic._symbol(f"X_{start.name}", term.graph.positions, start.size)
     return [*position, start_symbol, *feature]
+
+
+def _transposed(symbol: sp.MatrixExpr) -> sp.MatrixExpr:
+    sp = symbolic._sympy()
+    return symbol.arg if isinstance(symbol, sp.Transpose) else sp.Transpose(symbol)
 
 
 def _single(term: Term) -> Step:

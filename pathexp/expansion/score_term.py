@@ -44,10 +44,17 @@ class Pair:
     key: int
     form: ScoreForm
     visible: NDArray[np.bool_] = field(repr=False)
+    ratios: Array = field(repr=False)
+    """What a soft-cap leaves of the score of each key, (position,), held fixed; ones without a cap."""
 
     def row(self, values: Array) -> Array:
         """Scores over keys, NaN where the query cannot look."""
         return np.where(self.visible, values, np.nan)
+
+    @property
+    def scale(self) -> float:
+        """What multiplies the pair's product of query and key: the attention scale, and what a cap leaves."""
+        return self.form.scale * float(self.ratios[self.key])
 
     def advantage(self, row: Array) -> float:
         """How far the key stands above the mean of the other keys that the query can see; 0 with no other.
@@ -104,7 +111,7 @@ class ScoreTerm:
     @cached_property
     def query_vector(self) -> Array:
         """What the query path brings to the query, (d_head,)."""
-        return self.query_term.logits()[self.pair.query]
+        return np.array(self.query_term.logits()[self.pair.query])
 
     @cached_property
     def key_vectors(self) -> Array:
@@ -114,7 +121,8 @@ class ScoreTerm:
     @cached_property
     def row(self) -> Array:
         """What the pair of paths adds to this query's score of every key, (position,); NaN where masked."""
-        return self.pair.row(self.pair.form.scale * (self.key_vectors @ self.query_vector))
+        scales = self.pair.form.scale * self.pair.ratios
+        return self.pair.row(scales * (self.key_vectors @ self.query_vector))
 
     @property
     def value(self) -> float:
@@ -133,7 +141,9 @@ class ScoreTerm:
         So it is with `q · b_K` (and not with `b_Q · k`), unless keys are turned by their position.
         """
         keys = np.linalg.norm(self.key_vectors[self.pair.visible], axis=-1).max()
-        return self.pair.is_flat(self.row, self.pair.form.scale * float(np.linalg.norm(self.query_vector) * keys))
+        return self.pair.is_flat(
+            self.row, self.pair.form.scale * float(np.linalg.norm(self.query_vector) * keys)
+        )
 
     # As matrices and formulas --------------------------------------------------------------------------
 
@@ -151,7 +161,7 @@ class ScoreTerm:
         """
         turn = self.pair.form.rotation(self.pair.query - self.pair.key)
         between = [] if turn is None else [turn.numbers()]
-        return scale(self.pair.form.scale, compose(self.query_term.weight.T, *between, self.key_term.weight))
+        return scale(self.pair.scale, compose(self.query_term.weight.T, *between, self.key_term.weight))
 
     @property
     def formula(self) -> str:

@@ -1,0 +1,390 @@
+"""Attention scores as exact sums over pairs of paths: one into the query, one into the key.
+
+score(i, j) = scale · Σ (query path at i)ᵀ R (key path at j), before the softmax, over all paths of the frozen
+run that reach the head's query and key, biases and positions included. Elhage et al. 2021, "Path Expansion of
+Attention Scores QK Circuit", to any depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import PathexpError, TargetError
+from ..graph import Array, Query, ResidualGraph
+from ..graph.form import score_form
+from ..graph.reading import Side, head_component, reading_graph
+from ..model import Trace
+from .expansion import Expansion
+from .pairs import Product, largest_products, path_vectors
+from .path import Path
+from .score_term import KINDS, POSITION_BIAS, Pair, PositionBias, ScoreTerm, kind_of
+from .score_verdict import ScoreVerdict, verify_score
+from .term import Term
+
+AnyScoreTerm = ScoreTerm | PositionBias
+
+
+@dataclass(frozen=True, repr=False)
+class ScoreExpansion:
+    """The terms of one attention score, of some or all kinds; nothing is listed until asked.
+
+    `queries` and `keys` are expansions of the query vectors and the key vectors, (position, d_head), with the
+    sinks `Q` and `K`. Terms come by the sum of their orders, then by the query path, then by the key path;
+    the position bias, if there is one, last.
+
+    >>> import pathexp as px
+    >>> trace = px.induction_model().run([5, 2, 7, 3, 5, 2])
+    >>> terms = px.expand_score(trace, "L1H0", query=-1, key=2)
+    >>> terms.count(), terms.verify().ok
+    (16, True)
+    >>> {kind: round(value, 3) for kind, value in terms.by_kind().items()}
+    {'direct': 0.0, 'Q-composition': 0.0, 'K-composition': 14.773, 'joint': 0.0}
+    >>> terms.top(1).terms
+    (ScoreTerm('E Q × E L0H0 K'),)
+    """
+
+    trace: Trace
+    pair: Pair
+    queries: Expansion
+    keys: Expansion
+    kinds: tuple[str, ...] = KINDS
+
+    def __repr__(self) -> str:
+        chosen = "" if self.kinds == KINDS else f" ({', '.join(self.kinds)})"
+        return (
+            f"<ScoreExpansion: {self.count():,} terms{chosen} of the score of {self.pair.head}, "
+            f"query {self.pair.query}, key {self.pair.key}>"
+        )
+
+    # Counting and listing ------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """How many terms there are, exactly, the position bias included."""
+        return sum(map(sum, self.count_by_order())) + (self.position_bias is not None)
+
+    def count_by_order(self) -> tuple[tuple[int, ...], ...]:
+        """How many pairs of paths there are: entry [a][b] for query paths of order a and key paths of order b."""
+        queries, keys = self.queries.count_by_order(), self.keys.count_by_order()
+        return tuple(
+            tuple(q * k if kind_of(a, b) in self.kinds else 0 for b, k in enumerate(keys))
+            for a, q in enumerate(queries)
+        )
+
+    def count_by_kind(self) -> dict[str, int]:
+        """How many terms there are of each kind that is present."""
+        counts = np.array(self.count_by_order(), dtype=object)
+        found = {kind: int(counts[self._cells(kind)].sum()) for kind in self._pair_kinds}
+        return found if self.position_bias is None else found | {POSITION_BIAS: 1}
+
+    def __iter__(self) -> Iterator[AnyScoreTerm]:
+        """Stream the terms in their fixed order."""
+        counts = self.count_by_order()
+        for total in range(len(counts) + len(counts[0]) - 1):
+            for a in range(len(counts)):
+                if 0 <= total - a < len(counts[0]) and counts[a][total - a]:
+                    yield from self._of_orders(a, total - a)
+        if self.position_bias is not None:
+            yield self.position_bias
+
+    def _of_orders(self, a: int, b: int) -> Iterator[ScoreTerm]:
+        for query in self._paths(self.queries, a):
+            for key in self._paths(self.keys, b):
+                yield ScoreTerm(self.pair, query, key)
+
+    @staticmethod
+    def _paths(side: Expansion, order: int) -> Iterator[Term]:
+        return (Term(side.graph, Path(word)) for word in side.walk.words_of_order(order))
+
+    def __getitem__(self, paths: tuple[str | Path, str | Path]) -> ScoreTerm:
+        """Return the term of one pair of paths, such as terms["E Q", "E L0H1 K"].
+
+        Raises PathError if there is no such path, PathexpError if the pair's kind was left out.
+        """
+        query, key = paths
+        term = ScoreTerm(self.pair, self.queries[query], self.keys[key])
+        if term.kind not in self.kinds:
+            raise PathexpError(f"{term} is a {term.kind} term; these are only {', '.join(self.kinds)}")
+        return term
+
+    def where(
+        self,
+        kind: str | Iterable[str] | None = None,
+        query: str | Query | None = None,
+        key: str | Query | None = None,
+    ) -> ScoreExpansion:
+        """Return the terms of some kinds whose paths match path queries, such as key=".* L0H1 K".
+
+        A condition on paths leaves the position bias out, which has none. Raises PathexpError for an unknown
+        kind, QueryError as `Expansion.where` does.
+        """
+        kinds = self._chosen(kind)
+        if query is not None or key is not None:
+            kinds = tuple(kind for kind in kinds if kind != POSITION_BIAS)
+        return replace(
+            self,
+            queries=self.queries if query is None else self.queries.where(query),
+            keys=self.keys if key is None else self.keys.where(key),
+            kinds=kinds,
+        )
+
+    def _chosen(self, kind: str | Iterable[str] | None) -> tuple[str, ...]:
+        if kind is None:
+            return self.kinds
+        wanted = {kind} if isinstance(kind, str) else set(kind)
+        if unknown := sorted(wanted - set(KINDS)):
+            raise PathexpError(f"no kind of term is called {unknown[0]!r}; known: {', '.join(KINDS)}")
+        return tuple(kind for kind in self.kinds if kind in wanted)
+
+    @cached_property
+    def position_bias(self) -> PositionBias | None:
+        """The term that distance alone adds, if the head has one and it was not left out."""
+        return PositionBias(self.pair) if self.pair.form.slope and POSITION_BIAS in self.kinds else None
+
+    @property
+    def _pair_kinds(self) -> tuple[str, ...]:
+        """The kinds of pairs of paths that were chosen; without paths of order 1 or more some are empty."""
+        return tuple(kind for kind in self.kinds if kind != POSITION_BIAS)
+
+    def _cells(self, kind: str) -> NDArray[np.bool_]:
+        """Which cells (query order, key order) are of a kind."""
+        shape = (len(self.queries.count_by_order()), len(self.keys.count_by_order()))
+        return np.array([[kind_of(a, b) == kind for b in range(shape[1])] for a in range(shape[0])])
+
+    # Sums ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _query_totals(self) -> Array:
+        """The query vector by order, (orders, d_head)."""
+        return self.queries.by_order()[:, self.pair.query]
+
+    @cached_property
+    def _key_totals(self) -> Array:
+        """The key vectors by order, as this query meets them, (orders, position, d_head)."""
+        return self.pair.form.met(self.keys.by_order(), self.pair.query)
+
+    @cached_property
+    def _table(self) -> Array:
+        """The exact totals (query order, key order, position), kinds that were left out as zeros."""
+        scales = self.pair.form.scale * self.pair.ratios
+        totals = scales * np.einsum("ad,bjd->abj", self._query_totals, self._key_totals)
+        kept = np.sum([self._cells(kind) for kind in self._pair_kinds], axis=0) > 0
+        return np.where(kept[..., None], totals, 0.0) if self._pair_kinds else np.zeros_like(totals)
+
+    def by_order(self) -> Array:
+        """Return the exact totals of all pairs, (query order, key order), without listing.
+
+        Costs two forward passes up to the head per order and live state. The position bias is not in it.
+        """
+        return np.array(self._table[..., self.pair.key])
+
+    def by_kind(self) -> dict[str, float]:
+        """Return the exact total of each kind of term, without listing."""
+        return {kind: float(row[self.pair.key]) for kind, row in self.rows_by_kind().items()}
+
+    def rows_by_kind(self) -> dict[str, Array]:
+        """Return the exact total of each kind for every key, (position,); NaN where masked."""
+        rows = {kind: self.pair.row(self._table[self._cells(kind)].sum(axis=0)) for kind in self._pair_kinds}
+        return rows if self.position_bias is None else rows | {POSITION_BIAS: self.position_bias.row}
+
+    def row(self) -> Array:
+        """Return the exact sum of the terms for every key of this query, (position,); NaN where masked."""
+        row = self._table.sum(axis=(0, 1))
+        return self.pair.row(row if self.position_bias is None else row + self.position_bias.row)
+
+    def value(self) -> float:
+        """Return the exact sum of the terms, without listing them."""
+        return float(self.row()[self.pair.key])
+
+    def advantage(self) -> float:
+        """Return what the terms add to the score above the mean of the other visible keys."""
+        return self.pair.advantage(self.row())
+
+    # The largest ---------------------------------------------------------------------------------------
+
+    def top(self, k: int) -> ScoreRanking:
+        """Return the k terms of largest absolute value, exactly, with what all others add.
+
+        Raises SizeError above 200,000 paths on a side; the pairs themselves are not all formed.
+        """
+        if not isinstance(k, int) or k < 1:
+            raise PathexpError(f"top() takes a whole number of terms from 1 up, not {k!r}")
+        found, examined = self._candidates(k + 1)
+        found.sort(key=lambda term: -abs(term.value))
+        terms = tuple(found[:k])
+        values = tuple(term.value for term in terms)
+        bound = abs(found[k].value) if len(found) > k else 0.0
+        return ScoreRanking(terms, values, self.value() - sum(values), examined, self.count(), bound)
+
+    def _candidates(self, k: int) -> tuple[list[AnyScoreTerm], int]:
+        """The k largest terms of every cell (query order, key order), and how many products were formed."""
+        queries = path_vectors(self.queries.walk, self.pair.query)
+        keys = self._met_at_key(path_vectors(self.keys.walk, self.pair.key))
+        found: list[AnyScoreTerm] = [] if self.position_bias is None else [self.position_bias]
+        examined = len(found)
+        for a, row in enumerate(self.count_by_order()):
+            for b in (b for b, amount in enumerate(row) if amount):
+                best, formed = largest_products(queries[a], keys[b], k)
+                examined += formed
+                found += self._named(a, b, best)
+        return found, examined
+
+    def _met_at_key(self, vectors: list[Array]) -> list[Array]:
+        turn = self.pair.form.rotation(self.pair.query - self.pair.key)
+        turned = vectors if turn is None else [turn.numbers().apply(part) for part in vectors]
+        return [self.pair.scale * part for part in turned]
+
+    def _named(self, a: int, b: int, products: list[Product]) -> Iterator[ScoreTerm]:
+        queries = _picked(self._paths(self.queries, a), {p.left for p in products})
+        keys = _picked(self._paths(self.keys, b), {p.right for p in products})
+        return (ScoreTerm(self.pair, queries[p.left], keys[p.right]) for p in products)
+
+    # The softmax ---------------------------------------------------------------------------------------
+
+    def pattern(self) -> Array:
+        """Return the run's attention of this query over keys, (position,)."""
+        return np.array(self.trace.patterns[(*self._place, self.pair.query)])
+
+    def pattern_without(self) -> Array:
+        """Return what the attention of this query would be without these terms, all else as it was."""
+        scores = self.trace.scores[(*self._place, self.pair.query)]
+        return _softmax(np.where(self.pair.visible, scores - np.nan_to_num(self.row()), -np.inf))
+
+    def effects(self) -> tuple[Effect, ...]:
+        """Return, for each kind of term, what it adds and what the softmax makes of it."""
+        before = float(self.pattern()[self.pair.key])
+        counts = self.count_by_kind()
+        parts = [self.where(kind=kind) for kind in counts if counts[kind]]
+        return tuple(
+            Effect(
+                part.kinds[0], part.count(), part.value(), part.advantage(), before,
+                float(part.pattern_without()[self.pair.key]),
+            )
+            for part in parts
+        )  # fmt: skip
+
+    # Proof ---------------------------------------------------------------------------------------------
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        component = head_component(self.trace.graph, self.pair.head)
+        assert component.head is not None
+        return component.layer, component.head
+
+    def whole(self) -> ScoreExpansion:
+        """Return all terms of this score."""
+        return replace(
+            self, queries=Expansion(self.queries.graph), keys=Expansion(self.keys.graph), kinds=KINDS
+        )
+
+    def verify(self) -> ScoreVerdict:
+        """Compare the sum of all terms with the run's own score before the softmax.
+
+        A narrowed expansion is compared together with the rest. Raises PathexpError if the graph was changed
+        by hand, so that the run's score is not what it should add up to.
+        """
+        if changed := self.queries.graph.changed:
+            raise PathexpError(f"the graph is not the run's own any more ({'; '.join(changed)})")
+        return verify_score(self, float(self.trace.scores[(*self._place, self.pair.query, self.pair.key)]))
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one kind of term adds to a score, and what the softmax makes of it.
+
+    `value` is added to the score, `advantage` to the score above the mean of the other visible keys;
+    `attention` is the run's, `without` what it would be without these terms.
+    """
+
+    kind: str
+    count: int
+    value: float
+    advantage: float
+    attention: float
+    without: float
+
+
+@dataclass(frozen=True)
+class ScoreRanking:
+    """The terms of largest |value| in a score; value + remainder is the sum of all terms.
+
+    `examined` pairs of paths were multiplied out; no term that is not listed exceeds `bound` in size.
+    """
+
+    terms: tuple[AnyScoreTerm, ...]
+    values: tuple[float, ...]
+    remainder: float
+    examined: int
+    count: int
+    bound: float
+
+    @property
+    def value(self) -> float:
+        """The signed sum of the listed terms."""
+        return float(sum(self.values))
+
+    def __str__(self) -> str:
+        rows = [f"{value:+12.6f}  {term}" for term, value in zip(self.terms, self.values, strict=True)]
+        rest = f"{self.remainder:+12.6f}  exact remainder, {self.count - len(self.terms):,} terms not listed"
+        return "\n".join([f"{len(self.terms)} largest of {self.count:,} terms (proven)", *rows, rest])
+
+
+def expand_score(
+    trace: Trace, head: str, query: int = -1, key: int = -1, graph: ResidualGraph | None = None
+) -> ScoreExpansion:
+    """Return the expansion of a head's score of one key for one query, before the softmax.
+
+    Positions may count from the end. A soft-cap on scores is held fixed as the ratio it left. `graph` is the run's frozen graph unless another is given (with MLPs as
+    sources, or changed by hand). Nothing is listed yet. Elhage et al. 2021, "Path Expansion of Attention
+    Scores QK Circuit"; biases, frozen norms and positions of every kind are in it.
+
+    Raises GraphError if there is no such head, TargetError if the run has no such position or the query
+    cannot look at the key.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=3, heads=4, biases=True, norm="layernorm").run([1, 2, 3, 4])
+    >>> terms = px.expand_score(trace, "L2H1", query=3, key=1)
+    >>> terms.count(), terms.verify().ok
+    (11236, True)
+    """
+    whole = trace.graph if graph is None else graph
+    component = head_component(whole, head)
+    assert component.head is not None
+    i, j = _position(query, len(trace), "query"), _position(key, len(trace), "key")
+    visible = ~np.isneginf(trace.scores[component.layer, component.head, i])
+    if not visible[j]:
+        raise TargetError(
+            f"query {i} of {head} cannot look at key {j}: it is masked and has no score. "
+            f"Keys it sees: {', '.join(map(str, np.flatnonzero(visible)))}."
+        )
+    queries, keys = (Expansion(reading_graph(trace, head, side, whole)) for side in _SIDES)
+    form = score_form(trace.config, component.head)
+    raw = form.scale * (form.met(keys.logits(), i) @ queries.logits()[i])
+    return ScoreExpansion(trace, Pair(head, i, j, form, visible, form.ratios(raw)), queries, keys)
+
+
+_SIDES: tuple[Side, Side] = ("Q", "K")
+
+
+def _position(position: int, n: int, what: str) -> int:
+    if isinstance(position, bool) or not hasattr(position, "__index__") or not -n <= position < n:
+        raise TargetError(
+            f"{what} {position!r} is not in this run of {n} tokens: give 0 to {n - 1}, or -{n} to -1."
+        )
+    return position.__index__() % n
+
+
+def _picked(terms: Iterator[Term], places: set[int]) -> dict[int, Term]:
+    """The terms at given places of a stream."""
+    stop = max(places, default=-1) + 1
+    return {place: term for place, term in enumerate(islice(terms, stop)) if place in places}
+
+
+def _softmax(scores: Array) -> Array:
+    weights = np.exp(scores - scores.max())
+    return np.asarray(weights / weights.sum())

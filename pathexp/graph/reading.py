@@ -1,0 +1,203 @@
+"""What a head's query side and key side read: the residual graph cut before the head, with the head as its sink.
+
+Every path into a query (or a key) is a path of such a graph, from a source to the sink `Q` (or `K`), so that
+counts, queries over paths and exact sums hold for attention scores as they do for logits.
+Elhage et al. 2021, "Path Expansion of Attention Scores QK Circuit".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from ..algebra import Dense, Diagonal, Space
+from ..errors import GraphError
+from ..model import Config, Trace
+from .graph import ResidualGraph
+from .nodes import Component, One, OneHot, Sink, Source
+from .operators import IDENTITY, Array, Factor, Operator, Step, chain
+
+Side = Literal["Q", "K"]
+
+
+def reading_graph(trace: Trace, label: str, side: Side, graph: ResidualGraph | None = None) -> ResidualGraph:
+    """Return the graph of everything that a head's queries ("Q") or keys ("K") read.
+
+    Its sink is `Q` or `K` and yields the head's query or key vectors, (position, d_head), before any rotation
+    and after their own norm, if they have one (held fixed like every norm).
+    Its sources are those that enter before the head, and what that side alone reads: its bias, and positions
+    that are added to queries and keys only. `graph` is the run's own by default.
+
+    Raises GraphError if the graph has no such head.
+    """
+    whole = trace.graph if graph is None else graph
+    component = head_component(whole, label)
+    draft = _Reader(trace, component, side)
+    b = whole.places[label]
+    known = {c.label for block in whole.blocks[:b] for c in block.components}
+    sources = [kept for source in whole.sources if (kept := _kept(source, b, known))]
+    sources += [*draft.constants(whole.sources), *draft.own()]
+    return ResidualGraph(
+        positions=whole.positions,
+        d_model=whole.d_model,
+        d_out=trace.config.d_head,
+        sources=tuple(sources),
+        blocks=whole.blocks[:b],
+        sink=Sink(side, draft.operator()),
+        frozen=whole.frozen,
+        changed=whole.changed,
+    )
+
+
+def head_component(graph: ResidualGraph, label: str) -> Component:
+    """Return the head of a graph with a label; GraphError names what there is otherwise."""
+    node = graph.by_label.get(label)
+    if isinstance(node, Component) and node.kind == "head" and node.head is not None:
+        return node
+    heads = [c.label for c in graph.components() if c.kind == "head"]
+    near = get_close_matches(str(label), heads, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    some = f"{heads[0]} … {heads[-1]}" if heads else "none"
+    raise GraphError(f"no head {label!r} in this graph.{hint} Heads: {some}.")
+
+
+def head_place(config: Config, label: str) -> tuple[int, int]:
+    """Return (layer, head) of a head's label, such as (1, 3) for "L1H3".
+
+    Raises GraphError if the model has no such head.
+
+    >>> head_place(Config(n_layers=2, n_heads=4, d_model=8, d_head=2, d_vocab=5, n_ctx=4), "L1H3")
+    (1, 3)
+    """
+    layer, found, head = str(label).removeprefix("L").partition("H")
+    if str(label).startswith("L") and found and layer.isdecimal() and head.isdecimal():
+        place = int(layer), int(head)
+        if place[0] < config.n_layers and place[1] < config.n_heads:
+            return place
+    last = f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}" if config.n_layers else "none"
+    raise GraphError(f"no head {label!r}: the model's heads are {last}.")
+
+
+def _kept(source: Source, b: int, known: set[str]) -> Source | None:
+    """The part of a source that reaches the stream before block b, if any."""
+    if source.depth is not None:
+        return source if source.depth <= b else None
+    into = {to: operator for to, operator in source.into.items() if to in known}
+    return replace(source, into=MappingProxyType(into)) if into else None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """One side of one head, as factors."""
+
+    trace: Trace
+    component: Component
+    side: Side
+
+    @property
+    def label(self) -> str:
+        return self.component.label
+
+    def operator(self) -> Operator:
+        """From the stream to the vectors: the weight after whatever the head reads the stream through."""
+        return self.read(_after(self.component.operator, self.label))
+
+    def read(self, operator: Operator) -> Operator:
+        return chain(self.norm(), (Step((), (self.weight(),)),), operator)
+
+    def norm(self) -> Operator:
+        """The frozen norm of queries or keys, where the model has one."""
+        side, layer = self.side.lower(), self.component.layer
+        scales = self.trace.norm_scales.get(f"L{layer}.{side}")
+        if scales is None:
+            return IDENTITY
+        per_head = scales if scales.ndim == 1 else scales[self._place[1]]
+        position = Diagonal(per_head, Space("position", len(per_head)))
+        step = Step((Factor(f"S_{side}_{self.label}", len(per_head), len(per_head), position),), ())
+        gains = getattr(self.trace.model.weights, f"g_{side}")
+        if gains is None:
+            return (step,)
+        gain = gains[layer] if gains.ndim == 2 else gains[self._place]
+        feature = Factor(
+            f"G_{side}_{self.label}", len(gain), len(gain), Diagonal(gain, Space("head", len(gain)))
+        )
+        return (Step(step.position, (feature,)),)
+
+    def weight(self) -> Factor:
+        array = getattr(self.trace.model.weights, f"W_{self.side}")[self._place]
+        d_head, d_model = array.shape
+        name = f"W_{self.side}_{self.label}"
+        return Factor(
+            name, d_head, d_model, Dense(array, Space("head", d_head), Space("model", d_model), name)
+        )
+
+    def constants(self, sources: tuple[Source, ...]) -> Iterator[Source]:
+        """Constants that enter inside the head before its weights, such as the bias of its norm."""
+        for source in sources:
+            operator = source.into.get(self.label)
+            if operator is not None and _is_read(operator, self.label):
+                read = self.read(_after(operator, self.label))
+                yield Source(source.label, source.kind, source.start, depth=None, into=self._into(read))
+
+    def own(self) -> Iterator[Source]:
+        """What only this side reads."""
+        weights, config = self.trace.model.weights, self.trace.config
+        if config.positions == "qk":
+            assert weights.W_pos is not None, "weights were checked against their configuration"
+            table = _factor("W_pos", weights.W_pos, "model", "context")
+            places = np.arange(len(self.trace.tokens))
+            start = OneHot("p", config.n_ctx, places)
+            yield Source(
+                "P", "positions", start, depth=None, into=self._into(self.read((Step((), (table,)),)))
+            )
+        bias = getattr(weights, f"b_{self.side}")
+        if bias is not None:
+            name = f"b_{self.side}_{self.label}"
+            ones = _factor("ones", np.ones((len(self.trace.tokens), 1)), "position", "one")
+            constant = (Step((ones,), (_factor(name, bias[self._place][:, None], "head", "one"),)),)
+            yield Source(name, "bias", One(), depth=None, into=self._into(chain(self.norm(), constant)))
+
+    def _into(self, operator: Operator) -> Mapping[str, Operator]:
+        return MappingProxyType({self.side: operator})
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        layer, head = self.component.layer, self.component.head
+        assert head is not None, "head_component was asked"
+        return layer, head if self.side == "Q" else self.trace.config.kv_head(head)
+
+
+def _factor(name: str, array: Array, target: str, source: str) -> Factor:
+    rows, columns = array.shape
+    return Factor(name, rows, columns, Dense(array, Space(target, rows), Space(source, columns), name))
+
+
+def _is_read(operator: Operator, label: str) -> bool:
+    """Whether an operator passes a head's W_OV, so that the head reads what stands behind it."""
+    return any(
+        isinstance(part, Step) and _find(part.feature, f"W_OV_{label}") is not None for part in operator
+    )
+
+
+def _after(operator: Operator, label: str) -> Operator:
+    """The part of a head's operator that stands before its pattern and weight: its norm, if it has one."""
+    for index, part in enumerate(operator):
+        if not isinstance(part, Step):
+            continue
+        at, place = _find(part.feature, f"W_OV_{label}"), _find(part.position, f"A_{label}")
+        if at is not None and place is not None:
+            rest = Step(part.position[place + 1 :], part.feature[at + 1 :])
+            kept = (rest,) if rest.position or rest.feature else ()
+            return (*kept, *operator[index + 1 :])
+    raise GraphError(
+        f"{label} is no head with a pattern A_{label} and a weight W_OV_{label}; it has no scores"
+    )
+
+
+def _find(word: tuple[Factor, ...], name: str) -> int | None:
+    return next((index for index, factor in enumerate(word) if factor.name == name), None)

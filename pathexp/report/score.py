@@ -1,0 +1,116 @@
+"""An attention score as a person reads it: its kinds, its largest pairs of paths, its table of orders, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..expansion import AnyScoreTerm, Effect, PositionBias, ScoreExpansion, ScoreRanking, ScoreVerdict
+from .text import count_of, table, visible
+
+
+@dataclass(frozen=True)
+class ScoreReport:
+    """Everything that `pathexp score` shows, as values."""
+
+    terms: ScoreExpansion
+    ranking: ScoreRanking
+    effects: tuple[Effect, ...]
+    verdict: ScoreVerdict
+
+    def text(self) -> str:
+        """Return the report for a terminal."""
+        parts = (_asked(self), _effects(self), _largest(self), _orders(self))
+        return "\n\n".join(["\n".join(part) for part in parts] + [str(self.verdict)])
+
+    def data(self) -> dict[str, Any]:
+        """Return the report as plain data for JSON."""
+        terms, ranking = self.terms, self.ranking
+        return {
+            "model": terms.trace.model.name,
+            "tokens": [int(token) for token in terms.trace.tokens],
+            "head": terms.pair.head,
+            "query": terms.pair.query,
+            "key": terms.pair.key,
+            "score": terms.whole().value(),
+            "attention": float(terms.pattern()[terms.pair.key]),
+            "count": terms.count(),
+            "kinds": [asdict(effect) for effect in self.effects],
+            "terms": [_row(term) for term in ranking.terms],
+            "sum": ranking.value,
+            "remainder": ranking.remainder,
+            "bound": ranking.bound,
+            "count_by_order": [list(row) for row in terms.count_by_order()],
+            "totals_by_order": terms.by_order().tolist(),
+            "verdict": asdict(self.verdict),
+        }
+
+
+def report_score(terms: ScoreExpansion, top: int) -> ScoreReport:
+    """Rank, total and verify the expansion of a score."""
+    return ScoreReport(terms, terms.top(top), terms.effects(), terms.verify())
+
+
+def _row(term: AnyScoreTerm) -> dict[str, Any]:
+    paths = {} if isinstance(term, PositionBias) else {
+        "query": str(term.query_term.path),
+        "key": str(term.key_term.path),
+    }  # fmt: skip
+    return paths | {
+        "kind": term.kind,
+        "value": term.value,
+        "advantage": term.advantage,
+        "no_effect": term.no_effect,
+        "formula": term.formula,
+        "latex": term.latex(),
+    }
+
+
+def _asked(report: ScoreReport) -> Iterator[str]:
+    terms = report.terms
+    pair, tokens = terms.pair, terms.trace.token_strings
+    yield (
+        f"{pair.head} looks from {visible(tokens[pair.query])} (position {pair.query}) "
+        f"at {visible(tokens[pair.key])} (position {pair.key})"
+    )
+    score, attention = terms.whole().value(), float(terms.pattern()[pair.key])
+    yield f"score {score:+.4f} before the softmax, attention {attention:.4f}"
+
+
+def _effects(report: ScoreReport) -> Iterator[str]:
+    rows = [
+        [e.kind, f"{e.count:,}", f"{e.value:+.4f}", f"{e.advantage:+.4f}", f"{e.without:.4f}"]
+        for e in report.effects
+    ]
+    terms = report.terms
+    rows.append(["all", f"{terms.count():,}", f"{terms.value():+.4f}", f"{terms.advantage():+.4f}", ""])
+    yield table(["kind", "terms", "adds", "above other keys", "attention without"], rows, "<>>>>")
+
+
+def _largest(report: ScoreReport) -> Iterator[str]:
+    ranking = report.ranking
+    yield f"{count_of(ranking.count, 'term')}; the {len(ranking.terms)} that add most, up or down:"
+    yield ""
+    rows = [
+        [str(term), term.kind, f"{term.value:+.4f}", _advantage(term), term.formula] for term in ranking.terms
+    ]
+    hidden = ranking.count - len(ranking.terms)
+    rows.append([count_of(hidden, "other term"), "", f"{ranking.remainder:+.4f}", "", ""])
+    yield table(["query path × key path", "kind", "adds", "above other keys", "formula"], rows, "<<>><")
+
+
+def _advantage(term: AnyScoreTerm) -> str:
+    return "no effect" if term.no_effect else f"{term.advantage:+.4f}"
+
+
+def _orders(report: ScoreReport) -> Iterator[str]:
+    terms = report.terms
+    totals, counts = terms.by_order(), terms.count_by_order()
+    header = ["query order", *(f"key order {b}" for b in range(totals.shape[1]))]
+    rows = [
+        [str(a), *(f"{total:+.4f} ({count:,})" for total, count in zip(row, counts[a], strict=True))]
+        for a, row in enumerate(totals)
+    ]
+    yield "totals (and pairs of paths) by order:"
+    yield table(header, rows, "<" + ">" * totals.shape[1])
