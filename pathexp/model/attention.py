@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..errors import WeightsError
 from .config import Config
 from .norms import normalized
-from .positions import distances, slopes, visible
+from .positions import distances, visible
 from .weights import Weights, at
 
 Array = npt.NDArray[np.float64]
@@ -77,11 +77,12 @@ def per_head(grouped: Array, config: Config) -> Array:
 
 def scored(queries: Array, keys: Array, layer: int, config: Config) -> Array:
     """(H, n, n) before the mask: scaled products, capped, and slopes added."""
-    scores = capped(config.attention_scale * (queries @ np.swapaxes(keys, -1, -2)), config.attention_cap)
-    if config.positions == "alibi":
-        scores = scores - slopes(config.n_heads)[:, None, None] * distances(scores.shape[-1])
-    check_finite(scores, f"a score of layer {layer}", "head, query, key")
-    return scores
+    products = config.attention_scale * (queries @ np.swapaxes(keys, -1, -2))
+    check_finite(products, f"a score of layer {layer}", "head, query, key")  # a cap would hide it
+    scores = capped(products, config.attention_cap)
+    if config.alibi_slopes is None:
+        return scores
+    return scores - np.array(config.alibi_slopes)[:, None, None] * distances(scores.shape[-1])
 
 
 def masked(scores: Array, layer: int, config: Config) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import ConfigError
 from . import checks
 from .activations import GATES
+from .positions import slopes
 from .rotary import Rotary
 
 CHOICES: Mapping[str, tuple[str | None, ...]] = {
@@ -130,6 +131,16 @@ class Config:
     def window(self, layer: int) -> int | None:
         """How far a query of a layer sees: keys less than so many positions away, or None for all."""
         return None if self.windows is None else self.windows[layer]
+
+    @property
+    def alibi_slopes(self) -> tuple[float, ...] | None:
+        """ALiBi's slope of each head: scores get minus slope times distance; None for other positions.
+
+        >>> sizes = dict(n_layers=1, n_heads=4, d_model=8, d_head=2, d_vocab=5, n_ctx=4)
+        >>> Config(**sizes, positions="alibi").alibi_slopes
+        (0.25, 0.0625, 0.015625, 0.00390625)
+        """
+        return tuple(slopes(self.n_heads).tolist()) if self.positions == "alibi" else None
 
     @property
     def block_norms(self) -> tuple[str, ...]:

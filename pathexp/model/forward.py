@@ -39,6 +39,7 @@ def forward(model: Model, tokens: Tokens) -> Trace:
         for layer in range(model.config.n_layers):
             stream = run.block(stream, layer)
         logits = run.unembed(stream)
+        check_finite(logits, "a logit", "position, token")
     return _trace(model, tokens, logits, run)
 
 
@@ -127,10 +128,7 @@ class _Run:
         if self.config.final_norm:
             stream = self.norm(stream, "final")
         self.keep("final_out", stream)
-        logits = self.config.logit_multiplier * dense(stream, self.w.W_U, self.w.b_U)
-        logits = capped(logits, self.config.logit_cap)
-        check_finite(logits, "a logit", "position, token")
-        return logits
+        return self.config.logit_multiplier * dense(stream, self.w.W_U, self.w.b_U)
 
     def keep(self, point: str, stream: Array) -> Array:
         self.residuals[point] = stream
@@ -156,7 +154,8 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: _Run) -> Trace:
         mlp_hidden=_stacked([layer.hidden for layer in run.mlp], hidden, c.n_layers),
         residuals=MappingProxyType({point: _frozen(x) for point, x in run.residuals.items()}),
         norm_scales=MappingProxyType({site: _frozen(s) for site, s in run.norm_scales.items()}),
-        logits=_frozen(logits),
+        logits_before_cap=_frozen(logits),
+        logits=_frozen(capped(logits, c.logit_cap)),
     )
 
 

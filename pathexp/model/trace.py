@@ -41,7 +41,8 @@ class Trace:
     and multiplier), "L0.attn_sum" (post-norm only: before the norm), "L0.mid" (between attention and MLP), the
     same with "mlp", "L0.out"; "final_in", "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
     by, (n): "embed", "L0.attn", "L0.attn_post", "L0.mlp", "L0.mlp_post", "final"; of queries and keys, "L0.q"
-    (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, V) in nats, as capped.
+    (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, V) in nats, and ``logits_before_cap``, the same where there is no
+    cap.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2, heads=3, seed=0).run([3, 1, 2])
@@ -65,6 +66,7 @@ class Trace:
     mlp_hidden: Array
     residuals: Mapping[str, Array]
     norm_scales: Mapping[str, Array]
+    logits_before_cap: Array
     logits: Array
 
     @property
@@ -91,6 +93,12 @@ class Trace:
         a layer.
         """
         return _read_only(self.z @ np.swapaxes(self.model.weights.W_O, -1, -2))
+
+    @cached_property
+    def scores_before_cap(self) -> Array:
+        """The scaled products of queries and keys, (L, H, n, n): before cap, slopes and mask, none of it -inf."""
+        keys = self.keys[:, [self.config.kv_head(head) for head in range(self.config.n_heads)]]
+        return _read_only(self.config.attention_scale * (self.queries @ np.swapaxes(keys, -1, -2)))
 
     @cached_property
     def log_probs(self) -> Array:
