@@ -21,6 +21,7 @@ from .operations import (
 from .plan import Plan, plan
 from .spaces import Space
 from .spectra import Eigenvalues, Eigenvectors, Svd, null_cutoff
+from .top import Entries, top_entries
 
 __all__ = [
     "Chain",
@@ -28,6 +29,7 @@ __all__ = [
     "Diagonal",
     "Eigenvalues",
     "Eigenvectors",
+    "Entries",
     "Identity",
     "Kron",
     "LinearMap",
@@ -57,6 +59,7 @@ __all__ = [
     "singular_values",
     "svd",
     "tensor",
+    "top_entries",
     "trace",
     "waist",
 ]

@@ -15,7 +15,7 @@ from typing import final, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from ..errors import SpaceError
+from ..errors import SpaceError, WeightsError
 from . import operations
 from .arrays import Array, checked, real
 from .plan import Plan, plan
@@ -114,6 +114,8 @@ class LinearMap(ABC):
     def __truediv__(self, divisor: float) -> LinearMap:
         if not isinstance(divisor, Real):
             return NotImplemented
+        if divisor == 0:
+            raise WeightsError(f"{self.formula} was divided by zero; a map is scaled by a finite number")
         return operations.scaled(self, 1.0 / divisor)
 
     def __neg__(self) -> LinearMap:

@@ -19,7 +19,7 @@ class Space:
 
     >>> position, model = Space("position", 9), Space("model", 128)
     >>> print(position * model)
-    position*model(1152)
+    position(9)*model(128)
     >>> (position * model).factors == (position, model)
     True
 
@@ -45,4 +45,4 @@ class Space:
         return Space("*".join(factor.name for factor in factors), self.size * other.size, factors)
 
     def __str__(self) -> str:
-        return f"{self.name}({self.size})"
+        return "*".join(str(factor) for factor in self.factors) or f"{self.name}({self.size})"

@@ -1,0 +1,226 @@
+"""The largest entries of a map, found in blocks: those of a 50,000 × 50,000 product in bounded memory.
+
+A block is screened in single precision with an error margin, and whatever may qualify is computed again in
+float64 with the terms of every entry added in one order, so that equal rows give equal numbers wherever they
+stand. Rows and columns are visited by descending length: by Cauchy-Schwarz whole blocks cannot qualify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import SizeError
+from .arrays import Array
+from .maps import LinearMap
+from .operations import MAX_ENTRIES, is_narrow, norm, svd, waist, wide
+
+Largest: TypeAlias = Literal["abs", "positive", "negative"]
+Indices: TypeAlias = NDArray[np.intp]
+
+BLOCK = 2**22
+"""Entries screened at a time: 16 MB in single precision."""
+
+
+class Entries(NamedTuple):
+    """Entries of a map, the best first: rows (k,), columns (k,), values (k,)."""
+
+    rows: Indices
+    columns: Indices
+    values: Array
+
+
+class _Found(NamedTuple):
+    """Places that may qualify: rows (c,), columns (c,), and keys (c,) that are off by at most the margin."""
+
+    rows: Indices
+    columns: Indices
+    keys: NDArray[Any]
+    margin: float
+
+
+class _Entrywise(Protocol):
+    """A matrix whose entries can be screened block by block and computed one by one."""
+
+    def values(self, rows: Indices, columns: Indices) -> Array: ...
+
+    def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]: ...
+
+
+def top_entries(map: LinearMap, k: int, largest: Largest = "abs") -> Entries:
+    """Return the k entries that are largest in magnitude ("abs"), or the most "positive" or "negative".
+
+    Sorted, the best first; exactly equal ones by row, then by column. All entries if there are fewer than k.
+    Costs O(m n r) at most for an m × n map with a waist of r, and memory O((m + n) r) plus a block.
+    Raises SizeError for k below 1 or above 2**25.
+
+    >>> from pathexp.algebra import Dense, Space
+    >>> W = Dense([[1, -5, 2], [0, 4, -5]], Space("out", 2), Space("in", 3))
+    >>> top = top_entries(W, 3)
+    >>> list(zip(top.rows.tolist(), top.columns.tolist(), top.values.tolist()))
+    [(0, 1, -5.0), (1, 2, -5.0), (1, 1, 4.0)]
+    """
+    if not 1 <= k <= MAX_ENTRIES:
+        raise SizeError(f"top_entries of {map.formula} asked for {k:,} entries; ask for 1 to {MAX_ENTRIES:,}")
+    if largest not in ("abs", "positive", "negative"):
+        raise SizeError(f"largest must be 'abs', 'positive' or 'negative', found {largest!r}")
+    best = _Best(min(k, map.target.size * map.source.size), largest)
+    matrix = _entrywise(map)
+    for found in matrix.screened(largest, best):
+        best.admit(found, matrix)
+    return best.entries
+
+
+def _entrywise(map: LinearMap) -> _Entrywise:
+    if not is_narrow(map):
+        return _Whole(wide(map))
+    return _Product.of(map) if norm(map) else _Nothing(map.shape)
+
+
+class _Best:
+    """The best entries so far, and what a further one must reach."""
+
+    def __init__(self, k: int, largest: Largest) -> None:
+        self.k, self.largest = k, largest
+        nothing = np.empty(0, dtype=np.intp)
+        self.entries = Entries(nothing, nothing, np.empty(0))
+
+    @property
+    def threshold(self) -> float:
+        """The key that a further entry must reach."""
+        full = len(self.entries.values) == self.k
+        return float(_keys(self.entries.values[-1:], self.largest)[0]) if full else -np.inf
+
+    def admit(self, found: _Found, matrix: _Entrywise) -> None:
+        """Compute the found places that may qualify, a bounded number at a time, and keep the best."""
+        keep = _may_qualify(found, self.k)
+        rows, columns = found.rows[keep], found.columns[keep]
+        step = max(1, BLOCK // 64)
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            self._merge(rows[part], columns[part], matrix.values(rows[part], columns[part]))
+
+    def _merge(self, rows: Indices, columns: Indices, values: Array) -> None:
+        old = self.entries
+        rows, columns = np.concatenate([old.rows, rows]), np.concatenate([old.columns, columns])
+        values = np.concatenate([old.values, values])
+        order = np.lexsort((columns, rows, -_keys(values, self.largest)))[: self.k]
+        self.entries = Entries(rows[order], columns[order], values[order])
+
+
+def _keys(values: NDArray[Any], largest: Largest) -> NDArray[Any]:
+    """Return what is to be large."""
+    if largest == "abs":
+        return np.asarray(np.abs(values))
+    return values if largest == "positive" else np.negative(values)
+
+
+def _may_qualify(found: _Found, k: int) -> Indices:
+    """Return the places whose key, margin allowed, can be among the k best of those found."""
+    if len(found.keys) <= k:
+        return np.arange(len(found.keys))
+    kth = float(np.partition(found.keys, -k)[-k])
+    return np.flatnonzero(found.keys >= kth - 2 * found.margin)
+
+
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """A matrix that is there as an array."""
+
+    array: Array
+
+    def values(self, rows: Indices, columns: Indices) -> Array:
+        return self.array[rows, columns]
+
+    def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]:
+        m, n = self.array.shape
+        step = max(1, BLOCK // n)
+        for start in range(0, m, step):
+            keys = _keys(self.array[start : start + step], largest)
+            rows, columns = np.nonzero(keys >= best.threshold)
+            yield _Found(rows + start, columns, keys[rows, columns], 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Nothing:
+    """A matrix of zeros."""
+
+    shape: tuple[int, int]
+
+    def values(self, rows: Indices, columns: Indices) -> Array:
+        return np.zeros(len(rows))
+
+    def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]:
+        rows, columns = np.divmod(np.arange(best.k), self.shape[1])
+        yield _Found(rows, columns, np.zeros(best.k), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Product:
+    """A matrix left @ right in float64, and balanced single-precision sides of it over `scale` to screen with.
+
+    An entry is screened with an error of at most relative · |row| |column| + absolute, in units of scale.
+    """
+
+    left: Array
+    right: Array
+    rows: NDArray[np.float32]
+    columns: NDArray[np.float32]
+    scale: float
+    relative: float
+    absolute: float
+
+    @staticmethod
+    def of(map: LinearMap) -> _Product:
+        left, right = waist(map)
+        U, S, Vh = svd(map)
+        root = np.sqrt(S / S[0])
+        r = len(S)
+        size = float(np.linalg.norm(left) * np.linalg.norm(right))
+        return _Product(
+            left,
+            np.ascontiguousarray(right.T),
+            (U * root).astype(np.float32),
+            (Vh.T * root).astype(np.float32),
+            float(S[0]),
+            (r + 8) * float(np.finfo(np.float32).eps),
+            64 * r * float(np.finfo(np.float64).eps) * size / float(S[0])
+            + r * float(np.finfo(np.float32).tiny),
+        )
+
+    def values(self, rows: Indices, columns: Indices) -> Array:
+        """Compute entries, every one with its terms added in the same order."""
+        step = max(1, BLOCK // self.left.shape[1])
+        parts = [
+            (self.left[rows[i : i + step]] * self.right[columns[i : i + step]]).sum(axis=1)
+            for i in range(0, len(rows), step)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]:
+        row_order, row_lengths = _by_length(self.rows)
+        column_order, column_lengths = _by_length(self.columns)
+        ordered = self.columns[column_order]
+        step = max(1, BLOCK // len(ordered))
+        for start in range(0, len(row_order), step):
+            block = row_order[start : start + step]
+            longest = float(row_lengths[start])
+            margin = self.relative * longest * float(column_lengths[0]) + self.absolute
+            wanted = best.threshold / self.scale - 2 * margin
+            reach = int(np.searchsorted(-column_lengths * longest, -wanted, side="right"))
+            if not reach:
+                return  # rows come by descending length: no later block reaches further
+            keys = _keys(self.rows[block] @ ordered[:reach].T, largest)
+            r, c = np.divmod(np.flatnonzero(keys >= wanted), reach)
+            yield _Found(block[r], column_order[c], keys[r, c], margin)
+
+
+def _by_length(sides: NDArray[np.float32]) -> tuple[Indices, Array]:
+    """Return the order of vectors by descending length, and the lengths in that order."""
+    lengths = np.linalg.norm(sides.astype(np.float64), axis=1)
+    order = np.argsort(-lengths, kind="stable")
+    return order, lengths[order]

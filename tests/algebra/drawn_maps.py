@@ -1,0 +1,127 @@
+"""Maps of every kind, nested to any depth, each beside the dense array it must equal (built by numpy alone)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from pathexp.algebra import (
+    Chain,
+    Dense,
+    Diagonal,
+    Identity,
+    Kron,
+    LinearMap,
+    Scaled,
+    Space,
+    Sum,
+    Zero,
+    add,
+    compose,
+    scale,
+    tensor,
+)
+
+ONE, TWO, THREE, FIVE = Space("one", 1), Space("two", 2), Space("three", 3), Space("five", 5)
+PLAIN = (ONE, TWO, THREE, FIVE)
+SPACES = (*PLAIN, TWO * THREE, THREE * TWO, TWO * FIVE)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A map, the array it must equal, and how large the numbers are that went into it."""
+
+    map: LinearMap
+    array: np.ndarray
+    size: float
+
+    def __repr__(self):
+        return f"{type(self.map).__name__}: {self.map!r}"
+
+    @property
+    def tolerance(self):
+        return 1e-12 * max(self.size, 1e-300)
+
+
+def dense(rng, target, source):
+    array = rng.normal(size=(target.size, source.size)) * 10.0 ** rng.integers(-2, 3)
+    return Made(Dense(array, target, source), array, np.linalg.norm(array))
+
+
+def diagonal(rng, space):
+    values = rng.normal(size=space.size)
+    return Made(Diagonal(values, space), np.diag(values), np.linalg.norm(values))
+
+
+def identity(rng, space):
+    return Made(Identity(space), np.eye(space.size), np.sqrt(space.size))
+
+
+def zero(rng, target, source):
+    return Made(Zero(target, source), np.zeros((target.size, source.size)), 0.0)
+
+
+def chain(make, *parts):
+    array = parts[0].array
+    for part in parts[1:]:
+        array = array @ part.array
+    return Made(make(part.map for part in parts), array, float(np.prod([part.size for part in parts])))
+
+
+def total(make, *parts):
+    return Made(make(p.map for p in parts), sum(p.array for p in parts), sum(p.size for p in parts))
+
+
+def scaled(make, factor, part):
+    return Made(make(factor, part.map), factor * part.array, abs(factor) * part.size)
+
+
+def kron(make, left, right):
+    return Made(make(left.map, right.map), np.kron(left.array, right.array), left.size * right.size)
+
+
+CHAINS = (Chain, lambda maps: compose(*maps))
+SUMS = (Sum, lambda maps: add(*maps))
+SCALES = (Scaled, scale)
+KRONS = (Kron, tensor)
+
+
+@st.composite
+def made_maps(draw, target=None, source=None, depth=3, endo=False):
+    """Draw a map between the given spaces (any, if None), with at most `depth` levels of composites."""
+    target = target or draw(st.sampled_from(SPACES))
+    source = target if endo else source or draw(st.sampled_from(SPACES))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kinds = ["dense", "dense", "zero"]
+    if target == source:
+        kinds += ["diagonal", "identity"]
+    if depth:
+        kinds += ["chain", "chain", "sum", "scaled"]
+        kinds += ["kron", "kron"] if target.factors and source.factors else []
+
+    def part(target, source):
+        return draw(made_maps(target, source, depth - 1))
+
+    match draw(st.sampled_from(kinds)):
+        case "dense":
+            return dense(rng, target, source)
+        case "zero":
+            return zero(rng, target, source)
+        case "diagonal":
+            return diagonal(rng, target)
+        case "identity":
+            return identity(rng, target)
+        case "chain":
+            middle = draw(st.lists(st.sampled_from(SPACES), min_size=1, max_size=2))
+            stops = [target, *middle, source]
+            parts = [part(a, b) for a, b in zip(stops, stops[1:], strict=False)]
+            return chain(draw(st.sampled_from(CHAINS)), *parts)
+        case "sum":
+            parts = [part(target, source) for _ in range(draw(st.integers(1, 3)))]
+            return total(draw(st.sampled_from(SUMS)), *parts)
+        case "scaled":
+            factor = draw(st.sampled_from([0.0, 1.0, -1.0, 2.5, -0.125]))
+            return scaled(draw(st.sampled_from(SCALES)), factor, part(target, source))
+        case "kron":
+            (a, b), (c, d) = target.factors, source.factors
+            return kron(draw(st.sampled_from(KRONS)), part(a, c), part(b, d))
