@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 class Linear:
     """All frequencies divided by one factor. Chen et al. 2023, "Position Interpolation".
 
-    >>> Linear(factor=4.0).scaled(np.array([1.0, 0.01])).tolist()
+    >>> Linear(factor=4.0).scaled(np.array([1.0, 0.01]), base=1e4).tolist()
     [0.25, 0.0025]
     """
 
@@ -29,7 +29,7 @@ class Linear:
     def __post_init__(self) -> None:
         _numbers(self, above=0, names=("factor",))
 
-    def scaled(self, frequencies: Array) -> Array:
+    def scaled(self, frequencies: Array, base: float) -> Array:
         """The frequencies, (pairs), as this scaling has them, in radians a position."""
         return frequencies / self.factor
 
@@ -47,7 +47,7 @@ class Llama3:
     ``low_freq_factor`` or fewer is divided. Llama 3.1, "rope_type": "llama3".
 
     >>> scaling = Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_n_ctx=8192)
-    >>> scaling.scaled(np.array([1.0, 1e-5])).tolist()
+    >>> scaling.scaled(np.array([1.0, 1e-5]), base=1e5).tolist()
     [1.0, 1.25e-06]
     """
 
@@ -65,7 +65,7 @@ class Llama3:
                 f"found {self.high_freq_factor} and {self.low_freq_factor}."
             )
 
-    def scaled(self, frequencies: Array) -> Array:
+    def scaled(self, frequencies: Array, base: float) -> Array:
         """The frequencies, (pairs), as this scaling has them, in radians a position."""
         turns = self.original_n_ctx * frequencies / (2 * math.pi)
         kept = (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
@@ -106,25 +106,24 @@ class Yarn:
                 f"beta_fast must be above beta_slow, found {self.beta_fast} and {self.beta_slow}."
             )
 
-    def scaled(self, frequencies: Array) -> Array:
+    def scaled(self, frequencies: Array, base: float) -> Array:
         """The frequencies, (pairs), as this scaling has them, in radians a position."""
         pair = np.arange(len(frequencies), dtype=np.float64)
-        low, high = self._passage(frequencies)
+        low, high = self._passage(len(frequencies), math.log(base))
         kept = 1 - np.clip((pair - low) / (high - low), 0.0, 1.0)
         return _mixed(frequencies, frequencies / self.factor, kept)
 
-    def _passage(self, frequencies: Array) -> tuple[float, float]:
+    def _passage(self, pairs: int, log_base: float) -> tuple[float, float]:
         """The pair numbers at which the passage begins and ends."""
-        low, high = (self._pair_with(turns, frequencies) for turns in (self.beta_fast, self.beta_slow))
+        low, high = (self._pair_with(turns, pairs, log_base) for turns in (self.beta_fast, self.beta_slow))
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
-        low, high = max(low, 0), min(high, 2 * len(frequencies) - 1)
+        low, high = max(low, 0), min(high, 2 * pairs - 1)
         return low, high if high != low else high + 0.001  # no division by zero, as the published code has it
 
-    def _pair_with(self, turns: float, frequencies: Array) -> float:
+    def _pair_with(self, turns: float, pairs: int, log_base: float) -> float:
         """The number (not whole) of the pair that makes so many turns in the original context."""
-        per_pair = -math.log(frequencies[1]) if len(frequencies) > 1 else 1.0  # log of the ratio of neighbors
-        return math.log(self.original_n_ctx / (turns * 2 * math.pi)) / per_pair
+        return pairs * math.log(self.original_n_ctx / (turns * 2 * math.pi)) / log_base
 
     @property
     def amplitude(self) -> float:
@@ -176,7 +175,7 @@ class Rotary:
         if self.dims is None:
             raise ConfigError("rotary dims are not known: give dims, or take the Rotary that a Config holds.")
         plain = self.base ** (-np.arange(0, self.dims, 2, dtype=np.float64) / self.dims)
-        return plain if self.scaling is None else self.scaling.scaled(plain)
+        return plain if self.scaling is None else self.scaling.scaled(plain, self.base)
 
     @property
     def amplitude(self) -> float:

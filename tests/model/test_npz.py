@@ -16,15 +16,15 @@ from pathexp.model.handmade import random_model, zero_layer_bigram
 from pathexp.model.model import Model
 from pathexp.model.npz import load_npz, save_npz
 from pathexp.model.tokenizer import Tokenizer
-from tests.zoo import ZOO
+from tests.zoo import FAMILIES, ZOO
 
 MODEL = random_model(layers=1, heads=2, d_vocab=3, biases=True, norm="layernorm")
 LETTERS = Tokenizer(("a", "b", "ab"))
 
 
-@pytest.mark.parametrize("name", sorted(ZOO))
+@pytest.mark.parametrize("name", [*ZOO, *FAMILIES])
 def test_a_model_comes_back_exactly(name: str, tmp_path: Path) -> None:
-    model = ZOO[name]()
+    model = {**ZOO, **FAMILIES}[name]()
     model.save(tmp_path / "model.npz")
     again = load_npz(tmp_path / "model.npz")
     assert (again.config, again.name, again.tokenizer) == (model.config, model.name, None)

@@ -12,7 +12,7 @@ from pathexp.model.config import Config
 from pathexp.model.handmade import random_model
 from pathexp.model.model import Model
 from pathexp.model.weights import Weights, expected
-from tests.zoo import ZOO
+from tests.zoo import FAMILIES, ZOO
 
 MODEL = random_model(layers=2, heads=4, kv_heads=2, d_head=3, d_model=14, norm="layernorm", biases=True)
 
@@ -124,6 +124,20 @@ def test_the_check_looks_at_every_array(name: str) -> None:
     assert f"{name} has 1 numbers" in problems(
         changed(**{name: poisoned(name, np.nan, *[0] * len(place.shape))})
     )
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_the_check_looks_at_every_array_of_a_family(name: str) -> None:
+    model = FAMILIES[name]()
+    longer = {name: np.ones((*a.shape, 1)) for name, a in model.weights.arrays().items()}
+    message = problems(Weights(**longer), model.config)
+    assert message.startswith(f"{len(longer)} problem(s)")
+    required = [name for name, place in expected(model.config).items() if place.required]
+    with pytest.raises(TypeError):
+        Weights(**{name: a for name, a in model.weights.arrays().items() if name not in required})
+    none: dict[str, Any] = dict.fromkeys(required)
+    without = Weights(**longer | none)
+    assert all(f"{name} is missing" in problems(without, model.config) for name in required)
 
 
 def test_a_model_checks_its_weights_when_it_is_made() -> None:
