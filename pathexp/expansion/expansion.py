@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import PathError, PathexpError, SizeError
-from ..graph import Array, Query, ResidualGraph, Walk, everything, query
+from ..graph import (
+    Array,
+    Query,
+    ResidualGraph,
+    Walk,
+    check_paths,
+    everything,
+    logits_before_cap,
+    query,
+)
 from ..model import Target, Trace
 from . import symbolic
 from .path import Path, parse_path
@@ -45,7 +54,6 @@ class Expansion:
 
     graph: ResidualGraph
     query: Query = everything
-    trace: Trace | None = None
 
     def __repr__(self) -> str:
         chosen = "" if self.query == everything else f" matching {str(self.query)!r}"
@@ -105,14 +113,13 @@ class Expansion:
         Raises QueryError if the query cannot be read or names what the graph does not have.
         """
         chosen = query(condition)
+        check_paths(chosen, self.graph.alphabet)
         both = chosen if self.query == everything else self.query & chosen
-        narrowed = Expansion(self.graph, both, self.trace)
-        _ = narrowed.walk.automaton  # so that a bad query fails here, where it was given
-        return narrowed
+        return Expansion(self.graph, both)
 
     def rest(self) -> Expansion:
         """Return all other paths of the graph: the complement of these terms."""
-        return Expansion(self.graph, ~self.query, self.trace)
+        return Expansion(self.graph, ~self.query)
 
     # Formulas ------------------------------------------------------------------------------------------
 
@@ -199,12 +206,13 @@ class Expansion:
         return verify_walk(self.walk, reference)
 
     def _reference(self) -> Array:
-        if self.trace is None or self.graph.changed:
-            what = "; ".join(self.graph.changed) or "it was not made from a run"
+        trace, changed = self.graph.trace, self.graph.changed
+        if trace is None or changed:
+            what = "; ".join(changed) or "it was not made from a run"
             raise PathexpError(
                 f"nothing to compare this graph with ({what}); give the expected logits: verify(reference)"
             )
-        return self.trace.logits
+        return logits_before_cap(trace) if self.graph.before_cap else trace.logits
 
 
 def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> Expansion:
@@ -218,13 +226,11 @@ def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> 
     >>> terms.count(), terms.verify().ok
     (81, True)
     """
-    if isinstance(what, Trace):
-        whole = Expansion(what.graph, trace=what)
-    elif isinstance(what, ResidualGraph):
-        whole = Expansion(what)
-    else:
+    graph = what.graph if isinstance(what, Trace) else what
+    if not isinstance(graph, ResidualGraph):
         raise PathexpError(
             f"expand() takes a trace or a residual graph, not {type(what).__name__}; "
             "run a model first: px.expand(model.run(text))"
         )
+    whole = Expansion(graph)
     return whole if condition == everything else whole.where(condition)

@@ -12,6 +12,11 @@ from ..model import Target
 def on_stream(target: Target, graph: ResidualGraph) -> Array:
     """Return the covector field (position, d_model) that reads the target off the final stream."""
     n, d, d_out = graph.sizes
+    if graph.before_cap and target.space == "logits":
+        raise TargetError(
+            f"target {target.label!r} is of capped logits, but this graph was frozen with cap='before' and adds "
+            "up to the logits before the cap; freeze with cap='ratio', or take a direction in space 'residual'"
+        )
     width = d_out if target.space == "logits" else d
     if target.direction.shape != (width,) or not target.position < n:
         raise TargetError(

@@ -1,6 +1,7 @@
 """The residual graph and the language over its paths."""
 
-from .automaton import Alphabet, Automaton, compile_query
+from .automaton import Alphabet, Automaton, check_paths, compile_query
+from .build import CapMode, MlpMode, logits_before_cap
 from .freeze import freeze
 from .graph import ResidualGraph
 from .kernel import BlockKernel, Indices
@@ -16,12 +17,14 @@ __all__ = [
     "Automaton",
     "Block",
     "BlockKernel",
+    "CapMode",
     "Component",
     "Dim",
     "Factor",
     "Gate",
     "Indices",
     "One",
+    "MlpMode",
     "OneHot",
     "Operator",
     "Query",
@@ -33,9 +36,11 @@ __all__ = [
     "Values",
     "Walk",
     "chain",
+    "check_paths",
     "compile_query",
     "everything",
     "freeze",
+    "logits_before_cap",
     "pull",
     "push",
     "query",

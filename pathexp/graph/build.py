@@ -1,21 +1,41 @@
-"""A transformer's sizes, with or without a run's numbers, as the pieces of a residual graph.
+"""A transformer, with or without a run's numbers, laid out as the pieces of a residual graph.
 
-Names are the papers': `A_L0H1` a pattern, `W_OV_L0H1` what the head moves, `S_…` a frozen norm's
-per-position scale, `G_…` its gain, `C` the centering of LayerNorm. Every constant is a source of its own.
+Blocks follow the forward pass: heads, then the MLP, or both at once where they are parallel. A norm on what a
+branch writes is part of its components; a norm on the stream itself (post-norm) is on the skip edge as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypedDict
 
 import numpy as np
 
-from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, add, compose, scale
-from ..model import Config, Trace, Weights
-from .nodes import Block, Component, One, OneHot, Sink, Source
-from .operators import IDENTITY, Array, Dim, Factor, Operator, Step, chain
+from ..model import Trace
+from ..model.positions import sinusoids
+from .factors import Factors
+from .nodes import Block, Component, One, OneHot, Sink, Source, Values
+from .operators import Array, Dim, Operator, Step, chain
+
+MlpMode = Literal["gate", "source"]
+CapMode = Literal["ratio", "before"]
+
+
+@dataclass(frozen=True)
+class Freezing:
+    """How what is not linear is held fixed.
+
+    mlp: "gate" freezes each neuron's act(z)/z (gated MLPs: the gate branch whole), so that paths pass through
+    MLPs; "source" freezes MLP outputs, so that paths start there. neurons: by layer, neurons that become
+    components of their own (`L0N17`), the rest of the MLP staying one. cap: a soft-cap on the logits as frozen
+    "ratio" (terms add up to the capped logits), or left out, "before" (they add up to the logits before it).
+    """
+
+    mlp: MlpMode = "gate"
+    neurons: Mapping[int, Sequence[int]] = field(default_factory=lambda: MappingProxyType({}))
+    cap: CapMode = "ratio"
 
 
 class Pieces(TypedDict):
@@ -29,260 +49,267 @@ class Pieces(TypedDict):
     sink: Sink
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What must be known of a transformer to lay out its graph; unknown sizes go by their names."""
-
-    layers: int
-    heads: int
-    positions: Dim = "n"
-    d_model: Dim = "d_model"
-    d_head: Dim = "d_head"
-    d_vocab: Dim = "d_vocab"
-    n_ctx: Dim = "n_ctx"
-    learned_positions: bool = False
-    norm: str | None = None
-    final_norm: bool = False
-
-    @classmethod
-    def of(cls, config: Config, positions: Dim = "n") -> Sizes:
-        """Read the sizes off a configuration."""
-        return cls(
-            layers=config.n_layers,
-            heads=config.n_heads,
-            positions=positions,
-            d_model=config.d_model,
-            d_head=config.d_head,
-            d_vocab=config.d_vocab,
-            n_ctx=config.n_ctx,
-            learned_positions=config.positions == "learned",
-            norm=config.norm,
-            final_norm=bool(config.final_norm),
-        )
-
-
-def pieces(sizes: Sizes, trace: Trace | None = None) -> Pieces:
-    """Lay out sources, blocks and sink; with a trace, every factor carries the run's frozen numbers."""
-    draft = _Draft(sizes, trace)
+def pieces(factors: Factors, freezing: Freezing | None = None) -> Pieces:
+    """Lay out sources, blocks and sink."""
+    layout = _Layout(factors, freezing or Freezing())
+    layout.lay()
     return Pieces(
-        positions=sizes.positions,
-        d_model=sizes.d_model,
-        d_out=sizes.d_vocab,
-        sources=tuple(draft.sources()),
-        blocks=tuple(draft.block(layer) for layer in range(sizes.layers)),
-        sink=Sink("U", draft.unembedding()),
+        positions=factors.sizes["n"],
+        d_model=factors.sizes["d_model"],
+        d_out=factors.sizes["d_vocab"],
+        sources=tuple(layout.sources),
+        blocks=tuple(layout.blocks),
+        sink=Sink("U", layout.unembedding()),
     )
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """The names and shapes of every factor, with numbers where there is a trace."""
+class _Layout:
+    """Collects sources and blocks in the order of the forward pass."""
 
-    sizes: Sizes
-    trace: Trace | None
+    def __init__(self, factors: Factors, freezing: Freezing) -> None:
+        self.make = factors
+        self.config = factors.config
+        self.freezing = freezing
+        self.sources: list[Source] = []
+        self.blocks: list[Block] = []
 
-    # Factors -------------------------------------------------------------------------------------------
+    def lay(self) -> None:
+        self.sources.extend(self.embeddings())
+        for layer in range(self.config.n_layers):
+            if self.config.parallel:
+                self.add_block([*self.heads(layer), *self.mlp(layer)], ())
+                self.attention_constants(layer)
+                self.mlp_constants(layer)
+            else:
+                self.add_block(list(self.heads(layer)), self.on_stream(layer, "attn"))
+                self.attention_constants(layer)
+                if self.config.d_mlp:
+                    self.add_block(list(self.mlp(layer)), self.on_stream(layer, "mlp"))
+                    self.mlp_constants(layer)
+        self.sources.extend(self.final_constants())
 
-    def factor(self, name: str, rows: Dim, columns: Dim, make: Callable[[Trace], LinearMap]) -> Factor:
-        return Factor(name, rows, columns, None if self.trace is None else make(self.trace))
+    @property
+    def depth(self) -> int:
+        """The index of the next block: what is written now can be read from there on."""
+        return len(self.blocks)
 
-    def pattern(self, layer: int, head: int) -> Factor:
-        n = self.sizes.positions
-        return self.factor(
-            f"A_L{layer}H{head}", n, n, lambda run: _square(run.patterns[layer, head], "position")
-        )
+    def add_block(self, components: list[Component], skip: Operator) -> None:
+        if components or skip:
+            self.blocks.append(Block(tuple(components), skip))
 
-    def output(self, layer: int, head: int) -> Factor:
-        name = f"W_O_L{layer}H{head}"
-        return self.factor(
-            name, self.sizes.d_model, self.sizes.d_head, lambda run: _w_o(run.model.weights, layer, head)
-        )
+    # Embedding and unembedding -------------------------------------------------------------------------
 
-    def output_value(self, layer: int, head: int) -> Factor:
-        name, d = f"W_OV_L{layer}H{head}", self.sizes.d_model
-        return self.factor(
-            name,
-            d,
-            d,
-            lambda run: compose(
-                _w_o(run.model.weights, layer, head), _w_v(run.model.weights, run.config, layer, head)
-            ),
-        )
+    def embeddings(self) -> Iterator[Source]:
+        make, run = self.make, self.make.trace
+        after = (make.norm("embed"),) if self.config.embed_norm else ()
+        multiplier = make.multiplier("M_E", self.config.embedding_multiplier, "d_model")
+        tokens = OneHot("t", make.sizes["d_vocab"], None if run is None else run.tokens)
+        yield Source("E", "embedding", tokens, chain(after, multiplier, (Step((), (make.w_e(),)),)))
+        places = None if run is None else np.arange(len(run.tokens))
+        if self.config.positions in ("learned", "sinusoidal"):
+            learned = self.config.positions == "learned"
+            size = "n_ctx" if learned else "n"
+            factor = make.w_pos(_learned if learned else _sinusoidal, size)
+            start = OneHot("p", make.sizes[size], places)
+            yield Source("P", "positions", start, chain(after, (Step((), (factor,)),)))
+        if self.config.embed_norm and make.has("b_embed"):
+            constant = make.constant("b_embed", "d_model", "model", lambda w: w.b_embed)
+            yield Source("b_embed", "norm bias", One(), (Step((make.ones(),), (constant,)),))
 
-    def vector(self, name: str, rows: Dim, space: str, values: Array | None) -> Factor:
-        map = None if values is None else Dense(values[:, None], Space(space, len(values)), _ONE, name=name)
-        return Factor(name, rows, 1, map)
-
-    def everywhere(self) -> Factor:
-        """The same constant at every position: the column of ones."""
-        return self.factor(
-            "ones", self.sizes.positions, 1, lambda run: _column(np.ones(len(run.tokens)), "position")
-        )
-
-    def norm(self, site: str, gain: str) -> Step:
-        """A frozen norm without its bias: scale per position ⊗ gain · centering."""
-        n, d, name = self.sizes.positions, self.sizes.d_model, site.replace(".", "_")
-        scale = self.factor(
-            f"S_{name}", n, n, lambda run: Diagonal(run.norm_scales[site], Space("position", len(run.tokens)))
-        )
-        gains = self.weight(gain, site)
-        feature = [
-            Factor(f"G_{name}", d, d, None if gains is None else Diagonal(gains, _space("model", gains)))
-        ]
-        if self.trace is not None and gains is None:
-            feature = []
-        if self.sizes.norm == "layernorm":
-            feature.append(self.factor("C", d, d, lambda run: _centering(run.config.d_model)))
-        return Step((scale,), tuple(feature))
-
-    def weight(self, name: str, site: str) -> Array | None:
-        """An optional weight vector, taken at the site's layer where it is stacked by layer."""
-        values: Array | None = None if self.trace is None else getattr(self.trace.model.weights, name)
-        if values is None or not site.startswith("L"):
-            return values
-        return values[int(site[1 : site.index(".")])]  # type: ignore[no-any-return]
-
-    # Operators -----------------------------------------------------------------------------------------
-
-    def head(self, layer: int, head: int) -> Component:
-        moves = Step((self.pattern(layer, head),), (self.output_value(layer, head),))
-        reads = (self.norm(f"L{layer}.attn", "g_attn"),) if self.sizes.norm else IDENTITY
-        return Component(f"L{layer}H{head}", "head", chain((moves,), reads), layer, head)
-
-    def block(self, layer: int) -> Block:
-        return Block(tuple(self.head(layer, head) for head in range(self.sizes.heads)))
+    def to_logits(self) -> Operator:
+        """What happens to W_U's result: the multiplier, and the frozen cap."""
+        capped = self.config.logit_cap is not None and self.freezing.cap == "ratio"
+        cap = (self.make.cap(cap_ratios),) if capped else ()
+        return chain(cap, self.make.multiplier("M_U", self.config.logit_multiplier, "d_vocab"))
 
     def unembedding(self) -> Operator:
-        reads = (self.norm("final", "g_final"),) if self.sizes.final_norm else IDENTITY
-        return chain((Step((), (self.unembed(),)),), reads)
-
-    def unembed(self) -> Factor:
-        return self.factor("W_U", self.sizes.d_vocab, self.sizes.d_model, lambda run: _w_u(run.model.weights))
-
-    # Sources -------------------------------------------------------------------------------------------
-
-    def sources(self) -> Iterator[Source]:
-        yield self.embedding()
-        if self.sizes.learned_positions:
-            yield self.positions()
-        for layer in range(self.sizes.layers):
-            yield from self.layer_constants(layer)
-        yield from self.final_constants()
-
-    def embedding(self) -> Source:
-        table = self.factor(
-            "W_E", self.sizes.d_model, self.sizes.d_vocab, lambda run: _table(run.model.weights.W_E, "vocab")
-        )
-        tokens = None if self.trace is None else self.trace.tokens
-        return Source("E", "embedding", OneHot("t", self.sizes.d_vocab, tokens), (Step((), (table,)),))
-
-    def positions(self) -> Source:
-        table = self.factor(
-            "W_pos",
-            self.sizes.d_model,
-            self.sizes.n_ctx,
-            lambda run: _table(run.model.weights.W_pos, "context"),
-        )
-        places = None if self.trace is None else np.arange(len(self.trace.tokens))
-        return Source("P", "positions", OneHot("p", self.sizes.n_ctx, places), (Step((), (table,)),))
-
-    def layer_constants(self, layer: int) -> Iterator[Source]:
-        """The biases of one layer that reach the stream: of its norm, of its values, of its output."""
-        yield from self.norm_bias(layer)
-        for head in range(self.sizes.heads):
-            yield from self.value_bias(layer, head)
-        bias = self.weight("b_O", f"L{layer}.")
-        if bias is not None:
-            name = f"b_O_L{layer}"
-            constant = Step((self.everywhere(),), (self.vector(name, self.sizes.d_model, "model", bias),))
-            yield Source(name, "bias", One(), (constant,), depth=layer + 1, layer=layer)
-
-    def norm_bias(self, layer: int) -> Iterator[Source]:
-        """LayerNorm's bias is read by every head of the layer, after the scale."""
-        bias = self.weight("b_attn", f"L{layer}.")
-        if bias is None:
-            return
-        name = f"b_attn_L{layer}"
-        constant = self.vector(name, self.sizes.d_model, "model", bias)
-        into = {
-            f"L{layer}H{head}": (
-                Step(
-                    (self.pattern(layer, head), self.everywhere()),
-                    (self.output_value(layer, head), constant),
-                ),
-            )
-            for head in range(self.sizes.heads)
-        }
-        yield Source(name, "norm bias", One(), depth=None, into=into, layer=layer)
-
-    def value_bias(self, layer: int, head: int) -> Iterator[Source]:
-        """A value bias is carried by its head's pattern; with rows that sum to 1, unchanged."""
-        biases = self.weight("b_V", f"L{layer}.")
-        if biases is None or self.trace is None:
-            return
-        bias = biases[_kv_head(self.trace.config, head)]
-        name = f"b_V_L{layer}H{head}"
-        constant = Step(
-            (self.pattern(layer, head), self.everywhere()),
-            (self.output(layer, head), self.vector(name, self.sizes.d_head, "head", bias)),
-        )
-        into = {f"L{layer}H{head}": (constant,)}
-        yield Source(name, "value bias", One(), depth=None, into=into, layer=layer)
+        reads = (self.make.norm("final"),) if self.config.final_norm else ()
+        return chain(self.to_logits(), (Step((), (self.make.w_u(),)),), reads)
 
     def final_constants(self) -> Iterator[Source]:
         """The final norm's bias and the unembedding's: both are read by U alone."""
-        bias = self.weight("b_final", "final")
-        if bias is not None:
-            constant = self.vector("b_final", self.sizes.d_model, "model", bias)
-            operator = (Step((self.everywhere(),), (self.unembed(), constant)),)
+        make, ones = self.make, self.make.ones
+        if self.config.final_norm and make.has("b_final"):
+            bias = make.constant("b_final", "d_model", "model", lambda w: w.b_final)
+            operator = chain(self.to_logits(), (Step((ones(),), (make.w_u(), bias)),))
             yield Source("b_final", "norm bias", One(), depth=None, into={"U": operator})
-        bias = self.weight("b_U", "final")
-        if bias is not None:
-            constant = self.vector("b_U", self.sizes.d_vocab, "vocab", bias)
-            yield Source(
-                "b_U", "bias", One(), depth=None, into={"U": (Step((self.everywhere(),), (constant,)),)}
-            )
+        if make.has("b_U"):
+            bias = make.constant("b_U", "d_vocab", "vocab", lambda w: w.b_U)
+            operator = chain(self.to_logits(), (Step((ones(),), (bias,)),))
+            yield Source("b_U", "bias", One(), depth=None, into={"U": operator})
+
+    # Branches ------------------------------------------------------------------------------------------
+
+    def reads(self, layer: int, branch: str) -> Operator:
+        """The norm through which a branch reads, frozen."""
+        name = self.read_norm(branch)
+        return () if name is None else (self.make.norm(name, layer),)
+
+    def read_norm(self, branch: str) -> str | None:
+        name = "attn" if self.config.parallel == "shared" else branch
+        return name if name in self.config.block_norms else None
+
+    def writes(self, layer: int, branch: str) -> Operator:
+        """What a branch's result goes through before it is on the stream: a norm, a multiplier."""
+        multiplier = self.make.multiplier("M_R", self.config.residual_multiplier, "d_model")
+        norm = (
+            (self.make.norm(f"{branch}_post", layer),) if f"{branch}_post" in self.config.block_norms else ()
+        )
+        return chain(norm, multiplier) if self.config.norm_placement == "post" else chain(multiplier, norm)
+
+    def on_stream(self, layer: int, branch: str) -> Operator:
+        """The map on the skip edge: the norm of the sum in the original block, else the identity."""
+        return (self.make.norm(f"{branch}_post", layer),) if self.config.norm_placement == "post" else ()
+
+    def post_bias(self, layer: int, branch: str) -> Iterator[Source]:
+        """The bias of a norm that a branch (or the stream after it) goes through."""
+        name = f"b_{branch}_post"
+        if f"{branch}_post" in self.config.block_norms and self.make.has(name):
+            on_branch = self.config.norm_placement != "post"
+            multiplier = self.make.multiplier("M_R", self.config.residual_multiplier, "d_model")
+            yield self.written(name, "norm bias", layer, multiplier if on_branch else ())
+
+    def written(self, name: str, kind: str, layer: int, writes: Operator) -> Source:
+        """A bias that is written to the stream after the block just added."""
+        bias = self.make.constant(f"{name}_L{layer}", "d_model", "model", lambda w: getattr(w, name)[layer])
+        operator = chain(writes, (Step((self.make.ones(),), (bias,)),))
+        return Source(f"{name}_L{layer}", kind, One(), operator, depth=self.depth, layer=layer)
+
+    # Attention -----------------------------------------------------------------------------------------
+
+    def heads(self, layer: int) -> Iterator[Component]:
+        for head in range(self.config.n_heads):
+            moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
+            operator = chain(self.writes(layer, "attn"), (moves,), self.reads(layer, "attn"))
+            yield Component(f"L{layer}H{head}", "head", operator, layer, head)
+
+    def attention_constants(self, layer: int) -> None:
+        self.sources.extend(self.read_bias(layer, "attn"))
+        if self.make.has("b_V"):
+            self.sources.extend(self.value_bias(layer, head) for head in range(self.config.n_heads))
+        if self.make.has("b_O"):
+            self.sources.append(self.written("b_O", "bias", layer, self.writes(layer, "attn")))
+        self.sources.extend(self.post_bias(layer, "attn"))
+
+    def value_bias(self, layer: int, head: int) -> Source:
+        """A value bias is carried by its head's pattern; with rows that sum to 1, unchanged."""
+        group, name = self.config.kv_head(head), f"b_V_L{layer}H{head}"
+        bias = self.make.constant(name, "d_head", "head", lambda w: _optional(w.b_V, layer, group))
+        moves = Step((self.make.pattern(layer, head), self.make.ones()), (self.make.w_o(layer, head), bias))
+        into = {f"L{layer}H{head}": chain(self.writes(layer, "attn"), (moves,))}
+        return Source(name, "value bias", One(), depth=None, into=into, layer=layer)
+
+    def read_bias(self, layer: int, branch: str) -> Iterator[Source]:
+        """A LayerNorm's bias is read by every component behind that norm, after the scale."""
+        norm = self.read_norm(branch)
+        if norm != branch or not self.make.has(f"b_{norm}"):
+            return
+        name = f"b_{norm}_L{layer}"
+        bias = self.make.constant(
+            name, "d_model", "model", lambda w: _optional(getattr(w, f"b_{norm}"), layer)
+        )
+        constant: Operator = (Step((self.make.ones(),), (bias,)),)
+        into = dict(self.behind(layer, branch, constant))
+        if self.config.parallel == "shared":
+            into |= self.behind(layer, "mlp", constant)
+        if into:
+            yield Source(name, "norm bias", One(), depth=None, into=into, layer=layer)
+
+    def behind(self, layer: int, branch: str, constant: Operator) -> Iterator[tuple[str, Operator]]:
+        """What each component of a branch makes of a constant that stands behind its norm."""
+        if branch == "attn":
+            for head in range(self.config.n_heads):
+                moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
+                yield f"L{layer}H{head}", chain(self.writes(layer, branch), (moves,), constant)
+        else:
+            for component, inside in self.neurons_and_rest(layer):
+                yield component, chain(self.writes(layer, "mlp"), inside, constant)
+
+    # MLPs ----------------------------------------------------------------------------------------------
+
+    def mlp(self, layer: int) -> Iterator[Component]:
+        for label, inside in self.neurons_and_rest(layer):
+            kind = "mlp" if label.endswith("M") else "neuron"
+            operator = chain(self.writes(layer, "mlp"), inside, self.reads(layer, "mlp"))
+            yield Component(label, kind, operator, layer)
+
+    def chosen(self, layer: int) -> tuple[int, ...]:
+        return tuple(self.freezing.neurons.get(layer, ()))
+
+    def neurons_and_rest(self, layer: int) -> Iterator[tuple[str, Operator]]:
+        """Chosen neurons one by one and the rest of the MLP as one, from what the MLP reads to its result."""
+        if self.freezing.mlp == "source" or not self.config.d_mlp:
+            return
+        make = self.make
+        for neuron in self.chosen(layer):
+            word = (make.neuron_out(layer, neuron), make.neuron_in(layer, neuron))
+            yield f"L{layer}N{neuron}", (Step((make.neuron_gate(layer, neuron),), word),)
+        gate = make.gate(layer, self.chosen(layer))
+        yield f"L{layer}M", (Step((), (make.w_out(layer),)), gate, Step((), (make.w_in(layer),)))
+
+    def mlp_constants(self, layer: int) -> None:
+        if self.freezing.mlp == "source":
+            self.sources.append(self.mlp_output(layer))
+        else:
+            self.sources.extend(self.read_bias(layer, "mlp"))
+            self.sources.extend(self.neuron_bias(layer))
+        if self.make.has("b_out"):
+            self.sources.append(self.written("b_out", "bias", layer, self.writes(layer, "mlp")))
+        self.sources.extend(self.post_bias(layer, "mlp"))
+
+    def neuron_bias(self, layer: int) -> Iterator[Source]:
+        """The bias of the neurons passes their gates."""
+        if not self.make.has("b_in"):
+            return
+        into: dict[str, Operator] = {}
+        for label, inside in self.neurons_and_rest(layer):
+            into[label] = chain(self.writes(layer, "mlp"), *self.past_w_in(layer, label, inside))
+        yield Source(f"b_in_L{layer}", "bias", One(), depth=None, into=into, layer=layer)
+
+    def past_w_in(self, layer: int, label: str, inside: Operator) -> tuple[Operator, Operator]:
+        """An MLP's operator cut behind W_in, and the bias that enters there."""
+        make = self.make
+        if label.endswith("M"):
+            bias = make.constant(f"b_in_L{layer}", "d_mlp", "neurons", lambda w: _optional(w.b_in, layer))
+            return inside[:-1], (Step((make.ones(),), (bias,)),)
+        neuron = int(label.rpartition("N")[2])
+        one = make.constant(
+            f"b_in_{label}", 1, "one", lambda w: _optional(w.b_in, layer, slice(neuron, neuron + 1))
+        )
+        (step,) = inside
+        assert isinstance(step, Step)
+        return (Step(step.position, step.feature[:1]),), (Step((make.ones(),), (one,)),)
+
+    def mlp_output(self, layer: int) -> Source:
+        """An MLP whose output is a source: its frozen activations, written by W_out."""
+        make, run = self.make, self.make.trace
+        hidden = None if run is None else run.mlp_hidden[layer]
+        operator = chain(self.writes(layer, "mlp"), (Step((), (make.w_out(layer),)),))
+        start = Values(f"h_L{layer}M", make.sizes["d_mlp"], hidden)
+        return Source(f"L{layer}M", "mlp output", start, operator, depth=self.depth, layer=layer)
 
 
-_ONE = Space("one", 1)
+def cap_ratios(run: Trace) -> Array:
+    """What a soft-cap leaves of every logit: capped / uncapped, 1 at zero."""
+    before = logits_before_cap(run)
+    return np.divide(run.logits, before, out=np.ones_like(before), where=before != 0)
 
 
-def _space(name: str, like: Array) -> Space:
-    return Space(name, len(like))
+def logits_before_cap(run: Trace) -> Array:
+    """The logits of a run as they were before a soft-cap, from what the forward pass recorded."""
+    weights = run.model.weights
+    logits = run.residuals["final_out"] @ weights.W_U.T
+    return run.config.logit_multiplier * (logits if weights.b_U is None else logits + weights.b_U)
 
 
-def _square(array: Array, space: str) -> Dense:
-    return Dense(array, _space(space, array), _space(space, array))
+def _learned(run: Trace) -> Array:
+    return _optional(run.model.weights.W_pos)
 
 
-def _column(values: Array, space: str) -> Dense:
-    return Dense(values[:, None], _space(space, values), _ONE)
+def _sinusoidal(run: Trace) -> Array:
+    return sinusoids(len(run.tokens), run.config.d_model).T
 
 
-def _table(array: Array | None, space: str) -> Dense:
-    assert array is not None, "weights were checked against their configuration"
-    return Dense(array, Space("model", array.shape[0]), Space(space, array.shape[1]))
-
-
-def _w_u(weights: Weights) -> Dense:
-    return Dense(weights.W_U, Space("vocab", weights.W_U.shape[0]), Space("model", weights.W_U.shape[1]))
-
-
-def _w_o(weights: Weights, layer: int, head: int) -> Dense:
-    array = weights.W_O[layer, head]
-    return Dense(array, Space("model", array.shape[0]), Space("head", array.shape[1]))
-
-
-def _w_v(weights: Weights, config: Config, layer: int, head: int) -> Dense:
-    array = weights.W_V[layer, _kv_head(config, head)]
-    return Dense(array, Space("head", array.shape[0]), Space("model", array.shape[1]))
-
-
-def _kv_head(config: Config, head: int) -> int:
-    return head // (config.n_heads // (config.n_kv_heads or config.n_heads))
-
-
-def _centering(d: int) -> LinearMap:
-    """I - 1 1ᵀ / d, kept as identity plus rank one."""
-    ones = Dense(np.ones((d, 1)), Space("model", d), _ONE)
-    return add(Identity(Space("model", d)), scale(-1.0 / d, ones @ ones.T))
+def _optional(array: Array | None, *index: int | slice) -> Array:
+    assert array is not None, "constants are made only where the weights have them"
+    return array[index] if index else array

@@ -2,35 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from ..model import Trace
-from .build import Sizes, pieces
+from ..errors import FreezeError
+from ..model import Config, Trace
+from .build import CapMode, Freezing, MlpMode, pieces
+from .factors import Factors
 from .graph import ResidualGraph
 
 
-def freeze(trace: Trace) -> ResidualGraph:
-    """Return the residual graph of a run with its patterns and norm scales held fixed.
+def freeze(
+    trace: Trace,
+    *,
+    mlp: MlpMode = "gate",
+    neurons: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    cap: CapMode = "ratio",
+) -> ResidualGraph:
+    """Return the residual graph of a run with all that is not linear held fixed.
 
     The frozen graph is an affine map of the embedding that equals the run on the run's own tokens; what is
     held fixed is listed in `graph.frozen`. Elhage et al. 2021, section "Path Expansion".
+
+    Parameters
+    ----------
+    mlp: "gate" freezes act(z)/z of every neuron (of a gated MLP, its gate branch whole): paths pass through
+        MLPs, `L0M`. "source" freezes MLP outputs: paths start at `L0M`.
+    neurons: by layer, neurons that become components of their own, such as `L0N17`; the rest stays `L0M`.
+    cap: where logits are soft-capped, "ratio" freezes what the cap leaves of each, and terms add up to the
+        capped logits; "before" leaves the cap out, and terms add up to the logits before it.
+
+    Raises FreezeError for an unknown mode or a neuron that is not there.
 
     >>> import pathexp as px
     >>> graph = px.freeze(px.load("attn-2l").run("To be, or not to be"))
     >>> graph.frozen[0].startswith("attention patterns")
     True
     """
-    sizes = Sizes.of(trace.config, positions=len(trace.tokens))
-    return ResidualGraph(**pieces(sizes, trace), frozen=tuple(ledger(trace)))
+    freezing = Freezing(mlp, MappingProxyType({layer: tuple(which) for layer, which in neurons.items()}), cap)
+    _check(freezing, trace.config)
+    laid = pieces(Factors.of(trace.config, trace), freezing)
+    return ResidualGraph(
+        **laid, frozen=tuple(ledger(trace, freezing)), trace=trace, before_cap=cap == "before"
+    )
 
 
-def ledger(trace: Trace) -> Iterator[str]:
-    """Say in words what is held fixed."""
+def _check(freezing: Freezing, config: Config) -> None:
+    if freezing.mlp not in ("gate", "source"):
+        raise FreezeError(f"mlp={freezing.mlp!r} is not known; known: 'gate', 'source'")
+    if freezing.cap not in ("ratio", "before"):
+        raise FreezeError(f"cap={freezing.cap!r} is not known; known: 'ratio', 'before'")
+    if freezing.neurons and freezing.mlp == "source":
+        raise FreezeError(
+            "neurons can be components only with mlp='gate'; with 'source' MLP outputs are whole"
+        )
+    for layer, which in freezing.neurons.items():
+        if not 0 <= layer < config.n_layers or not config.d_mlp:
+            raise FreezeError(f"neurons of layer {layer}: this model has {_mlps(config)}")
+        if outside := [neuron for neuron in which if not 0 <= neuron < config.d_mlp]:
+            raise FreezeError(f"neuron {outside[0]} of layer {layer}: its MLP has {config.d_mlp} neurons")
+        if len(set(which)) < len(which):
+            raise FreezeError(f"neurons of layer {layer} are named more than once: {list(which)}")
+
+
+def _mlps(config: Config) -> str:
+    return f"MLPs in layers 0 to {config.n_layers - 1}" if config.d_mlp else "no MLPs"
+
+
+def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
+    """Say in words what is held fixed, and what the sum of all paths then is."""
+    config = trace.config
     layers, heads, n, _ = trace.patterns.shape
     if layers:
-        yield f"attention patterns: {layers} layers × {heads} heads, {n} × {n} each"
-    if trace.norm_scales:
-        yield f"norm scales: {', '.join(trace.norm_scales)}, one number per position"
+        within = [
+            *(["soft-capped"] if config.attention_cap is not None else []),
+            *(["rotary"] if config.positions == "rotary" else []),
+            *(["with ALiBi slopes"] if config.positions == "alibi" else []),
+            *(["of normed queries and keys"] if config.qk_norm else []),
+        ]
+        how = f" ({', '.join(within)})" if within else ""
+        yield f"attention patterns{how}: {layers} layers × {heads} heads, {n} × {n} each"
+    if sites := [site for site in trace.norm_scales if not site.endswith((".q", ".k"))]:
+        yield f"norm scales: {', '.join(sites)}, one number per position"
+    if config.d_mlp and layers:
+        yield _mlp_sentence(config, freezing, n)
+    if config.logit_cap is not None:
+        yield _cap_sentence(config.logit_cap, freezing)
+
+
+def _mlp_sentence(config: Config, freezing: Freezing, n: int) -> str:
+    size = f"{config.n_layers} layers × {config.d_mlp} neurons × {n} positions"
+    if freezing.mlp == "source":
+        return f"MLP outputs: paths start at them; {size}"
+    what = "the gate branch whole" if config.gated else f"{config.activation}(z)/z"
+    return f"MLP gates, {what}: {size}"
+
+
+def _cap_sentence(cap: float, freezing: Freezing) -> str:
+    if freezing.cap == "before":
+        return f"the soft-cap of the logits at ±{cap:g} is left out: paths add up to the logits before it"
+    return f"the soft-cap of the logits at ±{cap:g}, as a ratio: paths add up to the capped logits"
 
 
 Trace.freezer = staticmethod(freeze)

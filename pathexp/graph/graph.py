@@ -18,17 +18,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import GraphError
-from ..model import Config
+from ..model import Config, Trace
 from .automaton import Alphabet
-from .build import Sizes, pieces
+from .build import pieces
 from .edit import Weight, hand_component, pattern_factor, steering_source, weight_factor
+from .factors import Factors
 from .kernel import BlockKernel, kernel
 from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
 from .operators import Dim, Factor, Step, has_numbers
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CLASS = re.compile(r"H|M|L\d+")
+_CLASS = re.compile(r"S|H|M|L\d+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,8 @@ class ResidualGraph:
     positions, d_model, d_out: the stream is (positions, d_model), the sink's result (positions, d_out).
     frozen: sentences that say what was held fixed to make the graph linear.
     changed: what was done by hand since the graph was frozen from a run; empty for an untouched graph.
+    trace: the run it was frozen from, if it was.
+    before_cap: whether the sink gives the logits before a soft-cap.
 
     Raises
     ------
@@ -54,6 +57,8 @@ class ResidualGraph:
     sink: Sink
     frozen: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    trace: Trace | None = None
+    before_cap: bool = False
 
     def __post_init__(self) -> None:
         labels = Counter(node.label for node in self.nodes())
@@ -61,8 +66,8 @@ class ResidualGraph:
             raise GraphError(f"labels must be unique, but these occur more than once: {', '.join(twice)}")
         if odd := [label for label in labels if not _LABEL.fullmatch(label) or _CLASS.fullmatch(label)]:
             raise GraphError(
-                f"{odd[0]!r} cannot be a label: labels are letters, digits and _, and H, M, L0, L1, … "
-                "mean classes of components in path queries"
+                f"{odd[0]!r} cannot be a label: labels are letters, digits and _, and S, H, M, L0, L1, … "
+                "mean classes of nodes in path queries"
             )
         for source in self.sources:
             self._check(source, set(labels))
@@ -93,7 +98,7 @@ class ResidualGraph:
         >>> expand(ResidualGraph.attention_only(layers=2, heads=2)).count()
         9
         """
-        return cls(**pieces(Sizes(layers=layers, heads=heads)))
+        return cls(**pieces(Factors.symbolic(layers, heads)))
 
     @classmethod
     def from_config(cls, config: Config) -> ResidualGraph:
@@ -104,7 +109,7 @@ class ResidualGraph:
         >>> px.expand(graph).count()
         81
         """
-        return cls(**pieces(Sizes.of(config)))
+        return cls(**pieces(Factors.of(config)))
 
     # By hand -------------------------------------------------------------------------------------------
 
@@ -262,7 +267,11 @@ class ResidualGraph:
     @cached_property
     def alphabet(self) -> Alphabet:
         """The labels of the graph as the path language sees them."""
-        classes: dict[str, set[str]] = {"H": set(), "M": set()}
+        classes: dict[str, set[str]] = {
+            "S": {source.label for source in self.sources},
+            "H": set(),
+            "M": set(),
+        }
         for component in self.components():
             classes.setdefault(f"L{component.layer}", set()).add(component.label)
             if component.kind == "head":
