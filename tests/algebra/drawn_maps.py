@@ -1,6 +1,7 @@
 """Maps of every kind, nested to any depth, each beside the dense array it must equal (built by numpy alone)."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import strategies as st
@@ -114,7 +115,7 @@ def made_maps(draw, target=None, source=None, depth=3, endo=False):
         case "chain":
             middle = draw(st.lists(st.sampled_from(SPACES), min_size=1, max_size=2))
             stops = [target, *middle, source]
-            parts = [part(a, b) for a, b in zip(stops, stops[1:], strict=False)]
+            parts = [part(a, b) for a, b in pairwise(stops)]
             return chain(draw(st.sampled_from(CHAINS)), *parts)
         case "sum":
             parts = [part(target, source) for _ in range(draw(st.integers(1, 3)))]
