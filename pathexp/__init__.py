@@ -8,6 +8,7 @@
 """
 
 from .algebra import LinearMap, Space, compose
+from .circuits import flow, prune
 from .errors import PathexpError
 from .expansion import (
     Expansion,
@@ -47,10 +48,12 @@ __all__ = [
     "evaluate",
     "expand",
     "expand_score",
+    "flow",
     "freeze",
     "induction_model",
     "load",
     "models",
+    "prune",
     "query",
     "random_model",
     "verify",

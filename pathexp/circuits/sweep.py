@@ -1,0 +1,228 @@
+"""One backward and one forward sweep: the exact flow of a target along every edge.
+
+The flow of an edge a -> b is ⟨the target pulled back to b's input, a's output carried over the skips⟩: the sum
+over all paths that take the edge. With a mask only the open edges exist, and each reader has an input of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import SizeError
+from ..expansion.targets import on_stream
+from ..graph import Array, BlockKernel
+from ..model import Target
+from .reach import Mask, reach
+from .wires import Indices, Wires
+
+MEMORY_LIMIT = 2**28
+"""How many numbers the pulled-back targets of all nodes may hold (2 GiB of float64)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """Per block, the target pulled back to what its components write and to what they read.
+
+    outputs: (components or 1, states, n, d), one for all without a mask. inputs: (readers, states, n, d).
+    final: (states, n, d), the target on the final stream.
+    """
+
+    outputs: tuple[Array, ...]
+    inputs: tuple[Array, ...]
+    final: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """The flows of a target through the accepted paths, or through those of them that a mask leaves open."""
+
+    wires: Wires
+    target: Target
+    mask: Mask | None = None
+
+    def __post_init__(self) -> None:
+        self.wires.check_skips()
+        n, d, _ = self.wires.graph.sizes
+        numbers = self.wires.columns * len(self.wires.states) * n * d
+        if numbers > MEMORY_LIMIT:
+            apart = " kept apart by position; leave out per_position, or" if self.wires.by_position else ","
+            raise SizeError(
+                f"a flow through {self.wires.columns:,} nodes × {len(self.wires.states)} states, "
+                f"{n} positions × {d} numbers each, holds {numbers:,} numbers (limit {MEMORY_LIMIT:,}){apart} "
+                "run a shorter text"
+            )
+
+    # Shapes --------------------------------------------------------------------------------------------
+
+    @property
+    def _kernels(self) -> tuple[BlockKernel, ...]:
+        return self.wires.graph.kernels
+
+    @cached_property
+    def _shape(self) -> tuple[int, int, int]:
+        n, d, _ = self.wires.graph.sizes
+        return len(self.wires.states), n, d
+
+    def _open(self, rows: Indices) -> Array:
+        """Which edges from some writers are open, (rows, copies, readers) of zeros and ones."""
+        assert self.mask is not None
+        shaped = self.mask.stream.reshape(len(self.wires.writers), self.wires.copies, -1)
+        return shaped[rows].astype(np.float64)
+
+    # Backward ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def backward(self) -> Backward:
+        """The target pulled back through every component, last block first."""
+        field = on_stream(self.target, self.wires.graph)
+        final = self.wires.finishes[:, None, None] * field
+        read = final[None]  # what readers so far ask of the stream, (readers, states, n, d)
+        columns = np.array([self.wires.columns - 1])
+        outputs, inputs = [], []
+        for b in reversed(range(len(self._kernels))):
+            asked = read if self.mask is None else self._asked(self.wires.members[b], columns, read)
+            taken = self._pulled(b, asked)
+            outputs.append(asked)
+            inputs.append(taken)
+            carried = self._over_skip(b, read, backward=True)
+            if self.mask is None:
+                read = carried + taken.sum(axis=0, keepdims=True)
+            else:
+                read, columns = (
+                    np.concatenate([taken, carried]),
+                    np.concatenate([self.wires.ports[b], columns]),
+                )
+        return Backward(tuple(reversed(outputs)), tuple(reversed(inputs)), final)
+
+    def _asked(self, rows: Indices, columns: Indices, read: Array) -> Array:
+        """What open edges ask of some writers' outputs, (rows, states, n, d)."""
+        opened = self._open(rows)[:, :, columns]
+        if not self.wires.by_position:
+            return np.tensordot(opened[:, 0], read, axes=1)
+        return np.einsum("wjp,psjd->wsjd", opened, read, optimize=True)  # type: ignore[no-any-return]
+
+    def _pulled(self, b: int, asked: Array) -> Array:
+        """Through the components of a block, position by position if so asked: (readers, states, n, d)."""
+        kernel, copies = self._kernels[b].transposed, self.wires.copies
+        taken = np.zeros((len(self.wires.members[b]), copies, *self._shape))
+        for state, after, components in self.wires.crossings(b):
+            if self.mask is None:
+                taken[components, :, state] = kernel.each(self._copies(asked[0, after]), components)
+                continue
+            for c in components:
+                taken[c, :, state] = kernel.each(self._copies(asked[c, after]), np.array([c]))[0]
+        return taken.reshape(-1, *self._shape)
+
+    def _copies(self, x: Array) -> Array:
+        """A field (n, d), or one per copy, with only the positions of each copy kept: (copies, n, d)."""
+        return self.wires.selectors[:, :, None] * x
+
+    def _over_skip(self, b: int, x: Array, backward: bool = False) -> Array:
+        if not self._kernels[b].skip:
+            return x
+        kernel = self._kernels[b].transposed if backward else self._kernels[b]
+        return kernel.through_skip(x)
+
+    # Forward -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stream(self) -> Array:
+        """The flow of every edge on the stream, (writers · copies, readers)."""
+        wires, backward = self.wires, self.backward
+        flows = np.zeros((len(wires.writers) * wires.copies, wires.columns))
+        written = np.zeros((len(wires.writers), *self._shape))
+        for b in range(len(self._kernels)):
+            self._enter(b, written)
+            flows[:, wires.ports[b]] = self._met(written, backward.inputs[b])
+            output = self._pushed(b, written)
+            written = self._over_skip(b, written)
+            written[wires.members[b]] = output
+        self._enter(len(self._kernels), written)
+        flows[:, -1] = self._met(written, backward.final[None])[:, 0]
+        return flows if self.mask is None else flows * self.mask.stream
+
+    def _enter(self, depth: int, written: Array) -> None:
+        for row, state, value in self.wires.entering(depth):
+            written[row, state] += value
+
+    def _met(self, written: Array, asked: Array) -> Array:
+        """What is written, met with what is asked: (writers · copies, readers)."""
+        if not self.wires.by_position:
+            flat = written.reshape(len(written), -1) @ asked.reshape(len(asked), -1).T
+            return np.asarray(flat)
+        met = np.einsum("wsjd,psjd->wjp", written, asked, optimize=True)
+        return np.asarray(met.reshape(-1, len(asked)))
+
+    def _pushed(self, b: int, written: Array) -> Array:
+        """What the components of a block write, constants read inside them included: (components, states, n, d)."""
+        kernel, output = self._kernels[b], np.zeros((len(self.wires.members[b]), *self._shape))
+        x = written.sum(axis=0) if self.mask is None else self._inputs(b, written)
+        for state, after, components in self.wires.crossings(b):
+            if self.mask is None:
+                output[components, after] += kernel.each(x[state][None], components)[:, 0]
+                continue
+            for c in components:
+                each = kernel.each(x[c, :, state], np.array([c]))[0]
+                output[c, after] += (self.wires.selectors[:, :, None] * each).sum(axis=0)
+        self._add_directs(b, output)
+        return output
+
+    def _inputs(self, b: int, written: Array) -> Array:
+        """What reaches each reader of a block over open edges, (components, copies, states, n, d)."""
+        opened = self._open(np.arange(len(written)))[:, :, self.wires.ports[b]]
+        if not self.wires.by_position:
+            x = np.tensordot(opened[:, 0].T, written, axes=1)
+        else:
+            x = np.einsum("wjp,wsjd->psjd", opened, written, optimize=True)
+        return x.reshape(len(self.wires.members[b]), self.wires.copies, *self._shape)
+
+    def _add_directs(self, b: int, output: Array) -> None:
+        members = self.wires.members[b]
+        for number, direct in enumerate(self.wires.directs):
+            row = self.wires.rows.get(direct.reader, -1)
+            for c in np.flatnonzero(members == row):
+                kept = np.ones(self.wires.copies) if self.mask is None else self.mask.direct[number]
+                output[c, direct.state] += (kept @ self.wires.selectors)[:, None] * direct.value
+
+    @cached_property
+    def direct(self) -> Array:
+        """The flow of every constant that is read past the stream, (directs, copies)."""
+        flows = np.array([self._met_direct(number) for number in range(len(self.wires.directs))])
+        flows = flows.reshape(len(self.wires.directs), self.wires.copies)
+        return flows if self.mask is None else flows * self.mask.direct
+
+    def _met_direct(self, number: int) -> Array:
+        direct, wires = self.wires.directs[number], self.wires
+        if direct.reader == wires.graph.sink.label:
+            met = np.zeros(wires.graph.sizes[0])
+            if self.target.space == "logits":
+                met[self.target.position] = direct.value[self.target.position] @ self.target.direction
+        else:
+            b = wires.graph.places[direct.reader]
+            outputs = self.backward.outputs[b]
+            c = (
+                0
+                if self.mask is None
+                else int(np.flatnonzero(wires.members[b] == wires.rows[direct.reader])[0])
+            )
+            met = np.sum(outputs[c, direct.state] * direct.value, axis=-1)
+        return wires.selectors @ met
+
+    # Sums ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def value(self) -> float:
+        """What all paths add to the target: the flow into the sink."""
+        sink = self.wires.graph.sink.label
+        straight = [self.direct[i].sum() for i, d in enumerate(self.wires.directs) if d.reader == sink]
+        return float(self.stream[:, -1].sum() + sum(straight))
+
+    # Which edges a path can take -----------------------------------------------------------------------
+
+    @cached_property
+    def paths_exist(self) -> Mask:
+        """The edges that lie on some accepted path whose edges are all open."""
+        return reach(self.wires, self.mask)

@@ -1,0 +1,305 @@
+"""Flows: conserved at every node, and on every edge the sum of the listed paths that take it."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from tests.zoo import ZOO
+
+from pathexp import ResidualGraph, Target, expand, random_model
+from pathexp.algebra import Dense, Diagonal, Space
+from pathexp.circuits import flow, inflow_shares, prune, split
+from pathexp.errors import GraphError, PathexpError, SizeError, TargetError
+from pathexp.graph import Component, Factor, Gate, Step
+
+POSITION, MODEL = Space("position", 4), Space("model", 5)
+
+
+def run(name, length=5):
+    model = ZOO[name]()
+    rng = np.random.default_rng(0)
+    return model.run([int(token) for token in rng.integers(0, model.config.d_vocab, length)])
+
+
+def factor(array, space):
+    map = Diagonal(array, space) if array.ndim == 1 else Dense(array, space, space)
+    return Factor("F", space.size, space.size, map)
+
+
+def by_hand():
+    """A graph with everything at once: skip maps, a gate, a low-rank update, a source that enters late."""
+    rng = np.random.default_rng(3)
+    graph = ResidualGraph.by_hand(positions=4, d_model=5, unembedding=rng.standard_normal((6, 5)))
+    graph = graph.with_source("x", rng.standard_normal((4, 5)))
+    graph = graph.with_component("a", rng.standard_normal((5, 5)), np.tril(rng.random((4, 4))))
+    graph = graph.with_component("b", (rng.standard_normal((5, 2)), rng.standard_normal((2, 5))), beside="a")
+    graph = graph.with_component("c", rng.standard_normal((5, 5)), np.tril(rng.random((4, 4))))
+    graph = graph.with_component("d", rng.standard_normal((5, 5)))
+    graph = graph.with_source("late", rng.standard_normal(5), depth=2)
+    weights = factor(rng.standard_normal((5, 5)), MODEL), factor(rng.standard_normal((5, 5)), MODEL)
+    gated = (Step((), weights[:1]), Gate("G", 4, 5, rng.random((4, 5))), Step((), weights[1:]))
+    norm = (Step((factor(rng.random(4) + 0.5, POSITION),), (factor(rng.random(5) + 0.5, MODEL),)),)
+    first, second, third = graph.blocks
+    third = replace(third, components=(*third.components, Component("m", "mlp", gated, 2)))
+    return replace(graph, blocks=(replace(first, skip=norm), replace(second, skip=norm), replace(third, skip=norm)))
+
+
+def hand_target(position=2):
+    return Target(position, np.array([1.0, -2.0, 0.5, 0.0, 3.0, -1.0]), "logits", "by hand", 0.0)
+
+
+def listed(terms, target):
+    """By brute force: for every edge the sum of the values of the listed paths that take it."""
+    sums = {}
+    for path, value in zip(terms.paths(), terms.values(target), strict=True):
+        for edge in pairwise(path):
+            sums[edge] = sums.get(edge, 0.0) + value
+    return sums
+
+
+def on_edges(graph):
+    return {(writer, reader): amount for writer, reader, amount in graph.edges(data="flow")}
+
+
+def conserved(graph, value, tolerance=1e-12):
+    for node in graph:
+        into = sum(amount for *_, amount in graph.in_edges(node, data="flow"))
+        out = sum(amount for *_, amount in graph.out_edges(node, data="flow"))
+        if graph.in_degree(node) and graph.out_degree(node):
+            assert abs(into - out) < tolerance, node
+        assert abs(graph.nodes[node]["flow"] - (into if graph.in_degree(node) else out)) < tolerance
+    sources = sum(graph.nodes[node]["flow"] for node in graph if not graph.in_degree(node))
+    sinks = sum(graph.nodes[node]["flow"] for node in graph if not graph.out_degree(node))
+    assert abs(sources - value) < tolerance and abs(sinks - value) < tolerance
+
+
+@pytest.mark.parametrize("per_position", [False, True])
+@pytest.mark.parametrize("name", ZOO)
+def test_conserved_over_the_zoo(name, per_position):
+    trace = run(name)
+    target = trace.logit_difference(1, 2, position=3)
+    conserved(flow(trace, target, per_position=per_position), target.value)
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_every_edge_is_the_sum_of_the_listed_paths_through_it(name):
+    trace = run(name)
+    target = trace.logit(2, position=3)
+    expected = listed(expand(trace), target)
+    found = on_edges(flow(trace, target))
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose([found[edge] for edge in expected], list(expected.values()), atol=1e-12)
+
+
+@pytest.mark.parametrize("query", ["E .* U", "(E | P | b_V_L1H1) .* L1H1 .* U", "~(E .* L0H0 .* U)", "E L0 L1 U", "(E | P) L0H1? U"])
+def test_a_query_lets_only_its_paths_flow(query):
+    trace = run("3L-layernorm")
+    target = trace.logit(2, position=4)
+    terms = expand(trace, query)
+    graph = flow(terms, target)
+    expected = listed(terms, target)
+    found = on_edges(graph)
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose([found[edge] for edge in expected], list(expected.values()), atol=1e-12)
+    assert abs(graph.graph["value"] - terms.value(target)) < 1e-12
+    conserved(graph, terms.value(target))
+
+
+def test_node_totals_are_query_totals():
+    trace = run("3L-layernorm")
+    target = trace.logit(1)
+    terms, graph = expand(trace), flow(trace, target)
+    start = " | ".join(trace.graph.alphabet.sources)
+    for label in ("L0H1", "L1H0", "L2H1"):
+        assert abs(graph.nodes[label]["flow"] - terms.where(f"({start}) .* {label} .* U").value(target)) < 1e-12
+    assert abs(graph.nodes["E"]["flow"] - terms.where("E .* U").value(target)) < 1e-12
+
+
+@pytest.mark.parametrize("per_position", [False, True])
+@pytest.mark.parametrize("query", ["(x | late) .* U", "x .* d U", "~(x a .* U)"])
+def test_skip_maps_gates_and_late_sources(query, per_position):
+    terms = expand(by_hand(), query)
+    target = hand_target()
+    graph = flow(terms, target, per_position=per_position)
+    conserved(graph, terms.value(target), tolerance=1e-10)
+    if not per_position:
+        expected = listed(terms, target)
+        found = on_edges(graph)
+        assert found.keys() == expected.keys()
+        np.testing.assert_allclose([found[e] for e in expected], list(expected.values()), atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["2L-gqa", "3L-layernorm", "2L-mqa-no-positions", "1L-bidirectional"])
+def test_positions_add_up_to_the_plain_flow(name):
+    trace = run(name)
+    target = trace.logit(3, position=4)
+    merged = {}
+    for writer, reader, amount in flow(trace, target, per_position=True).edges(data="flow"):
+        edge = writer.split("@")[0], reader.split("@")[0]
+        merged[edge] = merged.get(edge, 0.0) + amount
+    plain = on_edges(flow(trace, target))
+    for edge, amount in plain.items():
+        assert abs(merged.get(edge, 0.0) - amount) < 1e-12
+
+
+def test_a_head_moves_between_positions_by_its_pattern():
+    """One head by its formula: E@j -> L0H0@i carries A[i, j] ⟨d U W_OV, x_j⟩, at the target's position only."""
+    trace = random_model(layers=1, heads=1, positions="none", d_vocab=7, seed=4).run([1, 5, 2])
+    weights, target = trace.model.weights, trace.logit(3, position=2)
+    graph = flow(trace, target, per_position=True)
+    read = weights.W_U[3] @ weights.W_O[0, 0] @ weights.W_V[0, 0]
+    for j, token in enumerate([1, 5, 2]):
+        expected = trace.patterns[0, 0, 2, j] * (read @ weights.W_E[:, token])
+        assert abs(graph.edges[f"E@{j}", "L0H0@2", "stream"]["flow"] - expected) < 1e-14
+    assert sorted(graph) == ["E@0", "E@1", "E@2", "L0H0@2", "U@2"]
+    assert graph.nodes["L0H0@2"]["position"] == 2
+
+
+def test_on_paper():
+    """x = 1 at one position; a doubles, b takes a third of what is there: paths 1 + 2 + 1/3 + 2/3."""
+    graph = ResidualGraph.by_hand(positions=1, d_model=1, unembedding=[[1.0]]).with_source("x", [[1.0]])
+    graph = graph.with_component("a", [[2.0]]).with_component("b", [[1 / 3]])
+    target = Target(0, np.array([1.0]), "logits", "one", 4.0)
+    assert on_edges(flow(graph, target)) == pytest.approx(
+        {("x", "a"): 2 + 2 / 3, ("x", "b"): 1 / 3, ("x", "U"): 1.0, ("a", "b"): 2 / 3, ("a", "U"): 2.0, ("b", "U"): 1.0}
+    )
+
+
+def test_one_edge_divides_over_the_heads_of_a_layer_and_a_bypass():
+    """All that E adds, over the three heads of either layer and past them, exactly."""
+    trace = random_model(layers=2, heads=3, norm="layernorm", biases=True, seed=6).run([1, 5, 2, 2])
+    target = trace.logit(3)
+    terms = expand(trace, "E .* U")
+    graph = flow(terms, target)
+    for layer in (0, 1):
+        parts = split(graph, layer)
+        assert list(parts) == [f"L{layer}H0", f"L{layer}H1", f"L{layer}H2", "past"]
+        assert abs(sum(parts.values()) - terms.value(target)) < 1e-13
+        for label in parts:
+            query = f"E .* U & ~(E .* L{layer} .* U)" if label == "past" else f"E .* {label} .* U"
+            assert abs(parts[label] - terms.where(query).value(target)) < 1e-13
+    with pytest.raises(GraphError, match="no block 2 to split a flow at; this graph has 2"):
+        split(graph, 2)
+
+
+def test_shares_into_every_node_of_every_position_sum_to_one():
+    trace = run("3L-layernorm", length=3)
+    both = [flow(trace, trace.logit(1, position=p), per_position=True) for p in (1, 2)]
+    for graph in both:
+        rows = {}
+        for (_, reader, _), share in inflow_shares(graph).items():
+            assert share >= 0
+            rows[reader] = rows.get(reader, 0.0) + share
+        assert {graph.nodes[node]["position"] for node in rows} >= {graph.graph["target"].position}
+        assert all(abs(total - 1.0) < 1e-12 for total in rows.values())
+
+
+def test_shares_of_nothing_are_undefined_and_not_zero():
+    graph = ResidualGraph.by_hand(positions=1, d_model=1, unembedding=[[0.0]]).with_source("x", [[1.0]])
+    shares = inflow_shares(flow(graph, Target(0, np.array([1.0]), "logits", "one", 0.0)))
+    assert list(shares) == [("x", "U", "stream")] and np.isnan(shares["x", "U", "stream"])
+
+
+def test_negative_flows_keep_their_sign():
+    graph = ResidualGraph.by_hand(positions=1, d_model=1, unembedding=[[1.0]]).with_source("A", [[-1.0]])
+    graph = graph.with_component("B", [[5.0]]).with_component("C", [[10.0]])
+    target = Target(0, np.array([1.0]), "logits", "one", -66.0)
+    found = on_edges(flow(graph, target))
+    assert found["A", "B"] == -55 and found["B", "C"] == -50 and found["A", "C"] == -10
+    best = expand(graph).top(1, target)
+    assert str(best.terms[0].path) == "A B C U" and best.values[0] == -50
+
+
+def test_no_paths_is_an_empty_flow():
+    trace = run("2L-plain")
+    graph = flow(expand(trace, "E L1H0 L0H0 U"), trace.logit(1))
+    assert len(graph) == 0 and graph.graph["value"] == 0.0
+
+
+def test_a_residual_target_reads_the_stream_and_no_constant_of_the_sink():
+    trace = run("3L-layernorm")
+    target = trace.direction(np.arange(14.0), position=2, space="residual")
+    graph = flow(trace, target)
+    conserved(graph, target.value, tolerance=1e-10)
+    assert graph.edges["b_U", "U", "direct"]["flow"] == 0.0
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.99, 1.0])
+@pytest.mark.parametrize("per_position", [False, True])
+@pytest.mark.parametrize("name", ["2L-gqa", "3L-layernorm", "2L-qk"])
+def test_a_pruned_flow_keeps_its_share_and_is_conserved(name, per_position, share):
+    trace = run(name)
+    target = trace.logit(2, position=3)
+    whole = flow(trace, target, per_position=per_position)
+    kept = prune(whole, share)
+    assert abs(kept.graph["kept"] + kept.graph["remainder"] - target.value) < 1e-12
+    assert abs(kept.graph["remainder"]) <= (1 - share) * abs(target.value) + 1e-11
+    conserved(kept, kept.graph["kept"])
+    for writer, reader, key, amount in kept.edges(keys=True, data="whole"):
+        assert amount == whole.edges[writer, reader, key]["flow"]
+
+
+@pytest.mark.parametrize("name", ["2L-gqa", "3L-layernorm"])
+def test_a_pruned_flow_is_the_sum_of_the_paths_whose_edges_are_kept(name):
+    trace = run(name)
+    target = trace.logit(2, position=3)
+    terms = expand(trace)
+    whole = flow(trace, target)
+    kept = prune(whole, 0.7)
+    inside = set(on_edges(kept))
+    values = [
+        value
+        for path, value in zip(terms.paths(), terms.values(target), strict=True)
+        if all(edge in inside for edge in pairwise(path))
+    ]
+    assert abs(sum(values) - kept.graph["kept"]) < 1e-12
+    ordered = sorted(whole.edges(keys=True, data="flow"), key=lambda edge: (-abs(edge[3]), edge[:3]))
+    weaker = {edge[:2] for edge in ordered[: kept.graph["edges"] - 1]}
+    without_weakest = sum(
+        value
+        for path, value in zip(terms.paths(), terms.values(target), strict=True)
+        if all(edge in weaker for edge in pairwise(path))
+    )
+    assert abs(target.value - without_weakest) > 0.3 * abs(target.value)
+
+
+def test_pruning_with_skips_and_a_query():
+    terms = expand(by_hand(), "x .* U")
+    target = hand_target()
+    kept = prune(flow(terms, target), 0.8)
+    inside = set(on_edges(kept))
+    values = [
+        value
+        for path, value in zip(terms.paths(), terms.values(target), strict=True)
+        if all(edge in inside for edge in pairwise(path))
+    ]
+    assert abs(sum(values) - kept.graph["kept"]) < 1e-10
+    conserved(kept, kept.graph["kept"], tolerance=1e-10)
+
+
+def test_a_position_that_the_skip_moves_cannot_be_kept_apart():
+    graph = by_hand()
+    moving = (Step((factor(np.full((4, 4), 0.5), POSITION),), ()),)
+    graph = replace(graph, blocks=(replace(graph.blocks[0], skip=moving), *graph.blocks[1:]))
+    conserved(flow(graph, hand_target()), expand(graph).value(hand_target()), tolerance=1e-10)
+    with pytest.raises(GraphError, match="skip edge past block 0 moves between positions"):
+        flow(graph, hand_target(), per_position=True)
+
+
+def test_what_does_not_fit_is_refused():
+    trace = run("2L-plain")
+    with pytest.raises(TargetError):
+        flow(trace, Target(9, np.ones(11), "logits", "elsewhere", 0.0))
+    for share in (0.0, 1.5, float("nan")):
+        with pytest.raises(PathexpError, match="above 0 and at most 1"):
+            prune(flow(trace, trace.logit(1)), share)
+    with pytest.raises(PathexpError, match=r"px\.flow"):
+        prune(trace.graph.to_networkx(), 0.5)
+
+
+def test_a_flow_beyond_memory_is_refused_with_its_size(monkeypatch):
+    monkeypatch.setattr("pathexp.circuits.sweep.MEMORY_LIMIT", 1000)
+    trace = run("2L-plain")
+    with pytest.raises(SizeError, match="21 nodes × 1 states, 5 positions × 14 numbers each, holds 1,470 numbers"):
+        flow(trace, trace.logit(1), per_position=True)
