@@ -139,6 +139,7 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: _Run) -> Trace:
     c, n = model.config, len(tokens)
     square, queries = (c.n_heads, n, n), (c.n_heads, n, c.d_head)
     groups, hidden = (c.n_kv_heads, n, c.d_head), (n, c.d_mlp)
+    pre = _stacked([layer.pre for layer in run.mlp], hidden, c.n_layers)
     return Trace(
         model=model,
         tokens=_frozen(tokens),
@@ -148,10 +149,9 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: _Run) -> Trace:
         scores=_stacked([layer.scores for layer in run.attention], square),
         patterns=_stacked([layer.pattern for layer in run.attention], square),
         z=_stacked([layer.z for layer in run.attention], queries),
-        mlp_pre=_stacked([layer.pre for layer in run.mlp], hidden, c.n_layers),
-        mlp_gate_pre=_stacked([layer.gate_pre for layer in run.mlp], hidden, c.n_layers),
+        mlp_pre=pre,
+        mlp_gate_pre=_stacked([layer.gate_pre for layer in run.mlp], hidden, c.n_layers) if c.gated else pre,
         mlp_gates=_stacked([layer.gates for layer in run.mlp], hidden, c.n_layers),
-        mlp_hidden=_stacked([layer.hidden for layer in run.mlp], hidden, c.n_layers),
         residuals=MappingProxyType({point: _frozen(x) for point, x in run.residuals.items()}),
         norm_scales=MappingProxyType({site: _frozen(s) for site, s in run.norm_scales.items()}),
         logits_before_cap=_frozen(logits),

@@ -65,7 +65,8 @@ def _around(name: str) -> float:
 def _spread(name: str, place: Expected, config: Config) -> float:
     """The standard deviation that keeps what an array makes of order one."""
     if name in ("W_E", "W_pos"):
-        return math.sqrt(0.5)
+        small = config.tied and config.norm is not None  # W_U is as large, and the norm brings the stream up
+        return 1 / math.sqrt(config.d_model) if small else math.sqrt(0.5)
     if name.startswith(("g_", "b_")):
         return 0.3
     inputs = place.shape[-1]

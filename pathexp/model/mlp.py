@@ -16,12 +16,11 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Mlp:
-    """What happens in the MLP of one layer, with m neurons: hidden = gates · pre."""
+    """What happens in the MLP of one layer, with m neurons; W_out reads gates · pre."""
 
     pre: Array  # (n, m), W_in x + b_in
     gate_pre: Array  # (n, m), what the activation is applied to: W_gate x + b_gate, or pre
     gates: Array  # (n, m), act(gate_pre) where gated, else act(pre) / pre
-    hidden: Array  # (n, m)
     result: Array  # (n, d), W_out hidden + b_out
 
 
@@ -36,9 +35,8 @@ def neurons(read: Array, layer: int, config: Config, weights: Weights) -> Mlp:
     gates = GATES[config.activation](gate_pre)
     if config.gated:
         gates = gates * gate_pre
-    hidden = gates * pre
-    result = dense(hidden, weights.W_out[layer], at(weights.b_out, layer))
-    return Mlp(pre, gate_pre, gates, hidden, result)
+    result = dense(gates * pre, weights.W_out[layer], at(weights.b_out, layer))
+    return Mlp(pre, gate_pre, gates, result)
 
 
 def dense(x: Array, W: Array, bias: Array | None) -> Array:

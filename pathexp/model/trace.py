@@ -34,7 +34,7 @@ class Trace:
     normed and turned; ``values`` (L, G, n, h); ``scores`` (L, H, n, n) before the softmax, (query, key), capped,
     with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1; ``z`` (L, H, n, h), values weighted
     by the pattern. MLP, (L, n, m): ``mlp_pre``, W_in x + b_in; ``mlp_gate_pre``, what the activation is applied
-    to (the gate's, or mlp_pre); ``mlp_gates``; ``mlp_hidden`` = mlp_gates · mlp_pre, what W_out reads.
+    to (the gate's, or mlp_pre); ``mlp_gates``, act(mlp_gate_pre) where gated, else act(mlp_pre) / mlp_pre.
 
     ``residuals`` by point, (n, d): "embed_in" (before the embedding's norm, if any), "embed"; per layer
     "L0.attn_in" (as read, after the norm), "L0.attn_result", "L0.attn_out" (as added: after the branch's norm
@@ -63,7 +63,6 @@ class Trace:
     mlp_pre: Array
     mlp_gate_pre: Array
     mlp_gates: Array
-    mlp_hidden: Array
     residuals: Mapping[str, Array]
     norm_scales: Mapping[str, Array]
     logits_before_cap: Array
@@ -93,6 +92,11 @@ class Trace:
         a layer.
         """
         return _read_only(self.z @ np.swapaxes(self.model.weights.W_O, -1, -2))
+
+    @cached_property
+    def mlp_hidden(self) -> Array:
+        """What W_out reads, (L, n, m): mlp_gates · mlp_pre."""
+        return _read_only(self.mlp_gates * self.mlp_pre)
 
     @cached_property
     def scores_before_cap(self) -> Array:
