@@ -8,7 +8,7 @@
 """
 
 from .algebra import LinearMap, Space, compose
-from .circuits import flow, prune
+from .circuits import copying, flow, head, prune
 from .errors import PathexpError
 from .expansion import (
     Expansion,
@@ -45,11 +45,13 @@ __all__ = [
     "Verdict",
     "Weights",
     "compose",
+    "copying",
     "evaluate",
     "expand",
     "expand_score",
     "flow",
     "freeze",
+    "head",
     "induction_model",
     "load",
     "models",

@@ -13,7 +13,6 @@ import numpy as np
 
 from ..algebra import Dense, Space
 from ..model import Config
-from ..model.positions import slopes
 from ..model.rotary import Rotary
 from .operators import Array, Factor
 
@@ -88,5 +87,5 @@ def rotation(rotary: Rotary, steps: int, d_head: int) -> Array:
 
 def score_form(config: Config, head: int) -> ScoreForm:
     """Return the form of one head of a model, by its number in its layer."""
-    slope = float(slopes(config.n_heads)[head]) if config.positions == "alibi" else 0.0
+    slope = config.alibi_slopes[head] if config.alibi_slopes else 0.0
     return ScoreForm(config.d_head, config.attention_scale, config.rotary, slope, config.attention_cap)

@@ -1,0 +1,101 @@
+"""Copying scores: signs of spectra, and undefined where they are 0/0."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.algebra import Dense, Space, compose
+from pathexp.circuits.copying import NO_EIGENVALUES, copying, row_maximum_on_diagonal, spectrum
+from pathexp.errors import SpaceError
+from tests.shared_models import induction_2l_1h
+from tests.zoo import FAMILIES
+
+
+def square(array):
+    space = Space("x", len(array))
+    return Dense(array, space, space)
+
+
+def test_a_copying_and_an_erasing_head():
+    assert spectrum(square(np.diag([3.0, 2.0, 0.5]))).score == 1.0
+    erasing = spectrum(square(-np.eye(3)))
+    assert (erasing.score, erasing.positive) == (-1.0, 0.0)
+    mixed = spectrum(square(np.diag([3.0, -1.0])))
+    assert (mixed.score, mixed.positive) == (0.5, 0.75)
+
+
+def test_a_nilpotent_table_has_no_score():
+    """Case: rank one, u = e1, v = e2: 0/0 is undefined, not ±1 and not NaN by accident."""
+    u, v = (
+        Dense([[1.0], [0.0]], Space("x", 2), Space("r", 1)),
+        Dense([[0.0, 1.0]], Space("r", 1), Space("x", 2)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = spectrum(compose(u, v))
+    assert found.score is None and found.positive is None and found.reason == NO_EIGENVALUES
+
+
+def test_a_quarter_turn_scores_exactly_zero():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = spectrum(square(np.array([[0.0, -1.0], [1.0, 0.0]])))
+    assert found.score == 0.0 and isinstance(found.score, float)
+    np.testing.assert_array_equal(sorted(found.eigenvalues.imag), [-1, 1])
+
+
+@pytest.mark.parametrize("n", [3, 6, 10])
+def test_a_turned_nilpotent_table_has_no_score_either(n):
+    """numpy finds eigenvalues of size ε^(1/n) there; their own rounding error is as large."""
+    rng = np.random.default_rng(n)
+    nilpotent, turn = np.triu(rng.standard_normal((n, n)), 1), np.linalg.qr(rng.standard_normal((n, n)))[0]
+    table = turn @ nilpotent @ turn.T
+    assert np.abs(np.linalg.eigvals(table)).max() > 1e-9
+    assert spectrum(square(table)).reason == NO_EIGENVALUES
+    whole = spectrum(square(rng.standard_normal((n, n))))
+    assert len(whole.eigenvalues) == n
+
+
+def test_spectra_are_those_of_the_dense_table():
+    model = px.random_model(layers=1, heads=2, d_model=14, d_head=3, d_vocab=11, seed=3)
+    table = px.head(model, "L0H1").ov_table
+    dense = np.linalg.eigvals(table.dense())
+    dense = dense[np.argsort(-np.abs(dense))][:3]
+    found = spectrum(table)
+    np.testing.assert_allclose(np.abs(found.eigenvalues), np.abs(dense), rtol=1e-8)
+    np.testing.assert_allclose(found.score, dense.sum().real / np.abs(dense).sum(), rtol=1e-8)
+    assert found.size == 11 and len(found.eigenvalues) == 3
+
+
+def test_only_a_map_of_a_space_to_itself_has_a_spectrum():
+    with pytest.raises(SpaceError, match="spectrum asked of"):
+        spectrum(Dense(np.ones((2, 3)), Space("a", 2), Space("b", 3)))
+
+
+def test_row_maxima_in_any_block_size():
+    table = np.random.default_rng(0).standard_normal((40, 40)) + 2 * np.eye(40)
+    expected = np.mean(table.argmax(axis=1) == np.arange(40))
+    for block in (1, 100, 2**22):
+        assert row_maximum_on_diagonal(square(table), block) == expected
+
+
+def test_by_hand():
+    """The induction model on paper: L1H0's OV table is a multiple of the identity, L0H0's is zero."""
+    first, second = copying(px.induction_model())
+    assert first.ov.reason == NO_EIGENVALUES
+    assert (second.ov.score, second.ov.positive, second.ov_on_diagonal) == (1.0, 1.0, 1.0)
+    assert len(second.ov.eigenvalues) == 8
+    np.testing.assert_allclose(second.ov.eigenvalues, np.log(8) + 12)
+
+
+def test_trained():
+    """Known of the trained pair: the full OV circuit of L1 has its row maximum on the diagonal for 26 of 26."""
+    first, second = copying(induction_2l_1h())
+    assert second.ov_on_diagonal == 1.0 and second.ov.score > 0.99
+    assert abs(first.ov.score) < 0.2 and first.ov_on_diagonal < 0.1
+
+
+def test_rotary_heads_have_no_one_qk_spectrum():
+    assert all(each.qk is None for each in copying(FAMILIES["llama"]()))
