@@ -11,7 +11,7 @@ from ..errors import PathexpError
 from ..model import Model, Target, Trace
 
 DEFAULT_MODEL = "attn-2l"
-DEFAULT_TEXT = "To be, or not to be, that is the"
+DEFAULT_TEXT = "Macbeth shall sleep no more. Macbeth shall"
 
 OK, NOT_PROVEN, REFUSED = 0, 1, 2
 """Exit codes: done and proven; done, but a check failed; the input was refused."""
@@ -43,10 +43,11 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_of(model: Model, options: argparse.Namespace) -> Trace:
     """Run a model on the text or tokens of the command line."""
-    return model.run(_input(options))
+    return model.run(input_of(options))
 
 
-def _input(options: argparse.Namespace) -> str | list[int]:
+def input_of(options: argparse.Namespace) -> str | list[int]:
+    """The text or the token ids of the command line."""
     if options.tokens is None:
         return DEFAULT_TEXT if options.text is None else str(options.text)
     if options.text is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ..expansion import expand
 from ..model import load
-from ..report import report_expansion
-from .arguments import NOT_PROVEN, OK, add_run_arguments, add_target_arguments, run_of, show, target_of
+from ..report import explain
+from .arguments import NOT_PROVEN, OK, add_run_arguments, add_target_arguments, input_of, show, target_of
 
 HELP = "expand a run of a model into path terms"
 
@@ -17,13 +16,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     add_target_arguments(parser)
     parser.add_argument("--top", type=int, default=12, metavar="K", help="how many terms to list")
-    parser.add_argument("--query", default=None, help="only paths that match, such as 'E .* L1H3 U'")
+    parser.add_argument("--query", default="() | ~()", help="only paths that match, such as 'E .* L1H3 U'")
+    parser.add_argument(
+        "--mlp", choices=["gate", "source"], default="gate", help="paths pass through MLPs, or start at them"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Expand, rank, total, verify and print."""
-    trace = run_of(load(options.model), options)
-    terms = expand(trace) if options.query is None else expand(trace).where(options.query)
-    report = report_expansion(trace, terms, target_of(trace, options), options.top)
+    report = explain(
+        load(options.model),
+        input_of(options),
+        aim=lambda trace: target_of(trace, options),
+        condition=options.query,
+        mlp=options.mlp,
+        top=options.top,
+    )
     show(report.data, report.text, options)
     return OK if report.verdict.ok else NOT_PROVEN

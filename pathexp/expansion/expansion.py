@@ -17,7 +17,6 @@ from ..graph import (
     Walk,
     check_paths,
     everything,
-    logits_before_cap,
     query,
 )
 from ..model import Target, Trace
@@ -212,7 +211,7 @@ class Expansion:
             raise PathexpError(
                 f"nothing to compare this graph with ({what}); give the expected logits: verify(reference)"
             )
-        return logits_before_cap(trace) if self.graph.before_cap else trace.logits
+        return trace.logits_before_cap if self.graph.before_cap else trace.logits
 
 
 def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> Expansion:

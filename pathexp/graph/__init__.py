@@ -1,7 +1,7 @@
 """The residual graph and the language over its paths."""
 
 from .automaton import Alphabet, Automaton, check_paths, compile_query
-from .build import CapMode, MlpMode, logits_before_cap
+from .build import CapMode, MlpMode
 from .freeze import freeze
 from .graph import ResidualGraph
 from .kernel import BlockKernel, Indices
@@ -23,8 +23,8 @@ __all__ = [
     "Factor",
     "Gate",
     "Indices",
-    "One",
     "MlpMode",
+    "One",
     "OneHot",
     "Operator",
     "Query",
@@ -40,7 +40,6 @@ __all__ = [
     "compile_query",
     "everything",
     "freeze",
-    "logits_before_cap",
     "pull",
     "push",
     "query",

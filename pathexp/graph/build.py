@@ -291,15 +291,8 @@ class _Layout:
 
 def cap_ratios(run: Trace) -> Array:
     """What a soft-cap leaves of every logit: capped / uncapped, 1 at zero."""
-    before = logits_before_cap(run)
+    before = run.logits_before_cap
     return np.divide(run.logits, before, out=np.ones_like(before), where=before != 0)
-
-
-def logits_before_cap(run: Trace) -> Array:
-    """The logits of a run as they were before a soft-cap, from what the forward pass recorded."""
-    weights = run.model.weights
-    logits = run.residuals["final_out"] @ weights.W_U.T
-    return run.config.logit_multiplier * (logits if weights.b_U is None else logits + weights.b_U)
 
 
 def _learned(run: Trace) -> Array:

@@ -61,7 +61,10 @@ class Factors:
 
     def pattern(self, layer: int, head: int) -> Factor:
         return self.make(
-            f"A_L{layer}H{head}", "n", "n", lambda run: square(run.patterns[layer, head], "position")
+            f"A_L{layer}H{head}",
+            "n",
+            "n",
+            lambda run: square(run.patterns[layer, head], "position", f"A_L{layer}H{head}"),
         )
 
     def w_o(self, layer: int, head: int) -> Factor:
@@ -103,7 +106,9 @@ class Factors:
             f"D_L{layer}N{neuron}",
             "n",
             "n",
-            lambda run: Diagonal(run.mlp_gates[layer][:, neuron], Space("position", len(run.tokens))),
+            lambda run: Diagonal(
+                run.mlp_gates[layer][:, neuron], Space("position", len(run.tokens)), f"D_L{layer}N{neuron}"
+            ),
         )
 
     def neuron_out(self, layer: int, neuron: int) -> Factor:
@@ -111,7 +116,7 @@ class Factors:
             f"w_out_L{layer}N{neuron}",
             "d_model",
             1,
-            lambda run: column(_weights(run, "W_out")[layer][:, neuron], "model"),
+            lambda run: column(_weights(run, "W_out")[layer][:, neuron], "model", f"w_out_L{layer}N{neuron}"),
         )
 
     def neuron_in(self, layer: int, neuron: int) -> Factor:
@@ -119,7 +124,7 @@ class Factors:
             f"w_in_L{layer}N{neuron}",
             1,
             "d_model",
-            lambda run: column(_weights(run, "W_in")[layer][neuron], "model").T,
+            lambda run: column(_weights(run, "W_in")[layer][neuron], "model", f"w_in_L{layer}N{neuron}").T,
         )
 
     # Norms, multipliers, caps --------------------------------------------------------------------------
@@ -132,12 +137,15 @@ class Factors:
             f"S_{label}",
             "n",
             "n",
-            lambda run: Diagonal(run.norm_scales[site], Space("position", len(run.tokens))),
+            lambda run: Diagonal(run.norm_scales[site], Space("position", len(run.tokens)), f"S_{label}"),
         )
         feature = []
         if self.trace is None or self.has(f"g_{name}"):
             gain = self.make(
-                f"G_{label}", "d_model", "d_model", lambda run: _gain(_at(_weights(run, f"g_{name}"), layer))
+                f"G_{label}",
+                "d_model",
+                "d_model",
+                lambda run: _gain(_at(_weights(run, f"g_{name}"), layer), f"G_{label}"),
             )
             feature.append(gain)
         if self.config.norm == "layernorm":
@@ -162,20 +170,22 @@ class Factors:
 
     def w_e(self) -> Factor:
         return self.make(
-            "W_E", "d_model", "d_vocab", lambda run: table(_weights(run, "W_E"), "model", "vocab")
+            "W_E", "d_model", "d_vocab", lambda run: table(_weights(run, "W_E"), "model", "vocab", "W_E")
         )
 
     def w_u(self) -> Factor:
         return self.make(
-            "W_U", "d_vocab", "d_model", lambda run: table(_weights(run, "W_U"), "vocab", "model")
+            "W_U", "d_vocab", "d_model", lambda run: table(_weights(run, "W_U"), "vocab", "model", "W_U")
         )
 
     def w_pos(self, positions: Callable[[Trace], Array], columns: str) -> Factor:
-        return self.make("W_pos", "d_model", columns, lambda run: table(positions(run), "model", "context"))
+        return self.make(
+            "W_pos", "d_model", columns, lambda run: table(positions(run), "model", "context", "W_pos")
+        )
 
     def ones(self) -> Factor:
         """The same constant at every position: the column of ones."""
-        return self.make("ones", "n", 1, lambda run: column(np.ones(len(run.tokens)), "position"))
+        return self.make("ones", "n", 1, lambda run: column(np.ones(len(run.tokens)), "position", "ones"))
 
     def constant(
         self, name: str, size: str | int, space: str, values: Callable[[Weights], Array | None]
@@ -185,21 +195,21 @@ class Factors:
         def numbers(run: Trace) -> LinearMap:
             array = values(run.model.weights)
             assert array is not None, "constants are made only where the weights have them"
-            return column(array, space)
+            return column(array, space, name)
 
         return self.make(name, size, 1, numbers)
 
 
-def square(array: Array, space: str) -> Dense:
-    return table(array, space, space)
+def square(array: Array, space: str, name: str) -> Dense:
+    return table(array, space, space, name)
 
 
-def table(array: Array, target: str, source: str) -> Dense:
-    return Dense(array, Space(target, array.shape[0]), Space(source, array.shape[1]))
+def table(array: Array, target: str, source: str, name: str) -> Dense:
+    return Dense(array, Space(target, array.shape[0]), Space(source, array.shape[1]), name)
 
 
-def column(values: Array, space: str) -> Dense:
-    return Dense(values[:, None], Space(space, len(values)), ONE)
+def column(values: Array, space: str, name: str) -> Dense:
+    return Dense(values[:, None], Space(space, len(values)), ONE, name)
 
 
 def _weights(run: Trace, name: str) -> Array:
@@ -213,22 +223,23 @@ def _at(array: Array, layer: int | None) -> Array:
 
 
 def _stacked(run: Trace, name: str, layer: int, target: str, source: str) -> Dense:
-    return table(_weights(run, name)[layer], target, source)
+    return table(_weights(run, name)[layer], target, source, f"{name}_L{layer}")
 
 
 def _w_o(run: Trace, layer: int, head: int) -> Dense:
-    return table(run.model.weights.W_O[layer, head], "model", "head")
+    return table(run.model.weights.W_O[layer, head], "model", "head", f"W_O_L{layer}H{head}")
 
 
 def _w_v(run: Trace, layer: int, head: int) -> Dense:
-    return table(run.model.weights.W_V[layer, run.config.kv_head(head)], "head", "model")
+    array = run.model.weights.W_V[layer, run.config.kv_head(head)]
+    return table(array, "head", "model", f"W_V_L{layer}H{head}")
 
 
-def _gain(values: Array) -> Diagonal:
-    return Diagonal(values, Space("model", len(values)))
+def _gain(values: Array, name: str) -> Diagonal:
+    return Diagonal(values, Space("model", len(values)), name)
 
 
 def _centering(d: int) -> LinearMap:
     """I - 1 1ᵀ / d, kept as identity plus rank one."""
-    ones = column(np.ones(d), "model")
+    ones = column(np.ones(d), "model", "1")
     return add(Identity(Space("model", d)), scale(-1.0 / d, ones @ ones.T))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..expansion import Expansion, Ranking, Verdict
-from ..model import Target, Trace
+from ..expansion import Expansion, Ranking, Verdict, expand
+from ..graph import MlpMode, Query, everything, freeze, query
+from ..model import Model, Target, Trace
 from .text import count_of, table, visible
 
 
@@ -78,11 +79,25 @@ class ExpansionReport:
         }
 
 
-def report_expansion(trace: Trace, terms: Expansion, target: Target, top: int) -> ExpansionReport:
-    """Rank, total and verify an expansion toward a target."""
-    return ExpansionReport(
-        trace, terms, target, terms.top(top, target), order_totals(terms, target), terms.verify()
-    )
+def explain(
+    model: Model,
+    text: str | Sequence[int],
+    *,
+    aim: Callable[[Trace], Target] = lambda trace: trace.logit(trace.top_token()),
+    condition: str | Query = everything,
+    mlp: MlpMode = "gate",
+    top: int = 12,
+) -> ExpansionReport:
+    """Take a run of a model apart: the whole pipeline, a stage a line (docs/how-it-works.md numbers them)."""
+    tokens = model.encode(text) if isinstance(text, str) else text  # 1
+    trace = model.run(tokens)  # 2
+    graph = freeze(trace, mlp=mlp)  # 3
+    chosen = query(condition)  # 4
+    terms = expand(graph, chosen)  # 5
+    target = aim(trace)
+    ranking = terms.top(top, target)  # 6
+    verdict = terms.verify()  # 7
+    return ExpansionReport(trace, terms, target, ranking, order_totals(terms, target), verdict)
 
 
 def order_totals(terms: Expansion, target: Target) -> tuple[float, ...]:
