@@ -1,0 +1,79 @@
+"""What the documents promise: the README's two commands and its output, the examples, the links, the extras."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pathexp.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NEEDS_MORE = {"choose_vocabulary.py", "pack_bundled.py", "train_bundled.py"}
+"""Examples that make the trained models: they need a corpus, and torch."""
+
+
+def test_exactly_two_commands_make_their_own_environment():
+    commands = re.findall(r"^python3 -m venv .*$", README, re.M)
+    assert len(commands) == 2
+    run, test = commands
+    assert run.endswith("pathexp expand") and test.endswith("python -m pytest")
+    assert all(" && " in command and "\n" not in command for command in commands)
+
+
+def test_the_first_screen_shows_what_the_command_prints(capsys):
+    """The block of the README is the real output; the last digits of errors may differ between machines."""
+    block = re.search(r"```text\n(.*?)```", README, re.S)
+    assert block and main(["expand"]) == 0
+    printed = capsys.readouterr().out
+
+    def settled(text):
+        return re.sub(r"\d\.\d\de-\d\d|worst at position.*", "…", text).strip()
+
+    assert settled(block[1]) == settled(printed)
+
+
+@pytest.mark.parametrize("path", [p for p in EXAMPLES if p.name not in NEEDS_MORE], ids=lambda p: p.name)
+def test_examples_run_and_show_a_verdict(path):
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "paths add up to the forward pass" in done.stdout
+
+
+def test_torch_is_only_in_the_training_script():
+    for path in [*ROOT.glob("pathexp/**/*.py"), *ROOT.glob("examples/*.py")]:
+        if re.search(r"^\s*(import|from) torch", path.read_text(), re.M):
+            assert path.name == "train_bundled.py", path
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))]
+)
+def test_links_lead_somewhere(page):
+    folder = (ROOT / page).parent
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", (ROOT / page).read_text()):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (folder / target).exists(), f"{page} links to {target}"
+
+
+def test_every_page_is_linked_from_the_readme():
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f"docs/{page.name}" in README, f"{page.name} is nowhere a user would look"
+
+
+def test_every_command_is_in_the_readme():
+    from pathexp.cli import COMMANDS
+
+    for command in COMMANDS:
+        assert f"`pathexp {command}" in README, command
+
+
+def test_the_core_is_light():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=!~ \[]", requirement)[0] for requirement in project["dependencies"]}
+    assert names == {"numpy", "sympy", "networkx"}
+    assert project["requires-python"] == ">=3.11"
