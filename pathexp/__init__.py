@@ -8,7 +8,7 @@
 """
 
 from .algebra import LinearMap, Space, compose
-from .circuits import copying, flow, head, prune
+from .circuits import copying, flow, head, head_kinds, induction_heads, prune
 from .errors import PathexpError
 from .expansion import (
     Expansion,
@@ -54,6 +54,8 @@ __all__ = [
     "flow",
     "freeze",
     "head",
+    "head_kinds",
+    "induction_heads",
     "induction_model",
     "load",
     "models",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..errors import PathexpError
-from . import derive, expand, models, score
+from . import derive, expand, head, heads, induction, models, score
 from .arguments import OK, REFUSED
 
 
@@ -31,6 +31,9 @@ COMMANDS: Mapping[str, Command] = {
     "expand": expand,
     "derive": derive,
     "score": score,
+    "head": head,
+    "heads": heads,
+    "induction": induction,
     "models": models,
 }
 

@@ -1,0 +1,59 @@
+"""pathexp heads: what every head of a model does on repeated random tokens, and whether it copies."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..circuits.copying import Copying, copying
+from ..circuits.head_kinds import head_kinds
+from ..errors import PathexpError
+from ..model import Model, load
+from ..report.heads import HeadsReport
+from ..report.spectra import draw_spectra
+from .arguments import OK, add_model_argument, show
+
+HELP = "say what every head of a model does, and whether it copies"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_model_argument(parser)
+    add_repeated_arguments(parser)
+    parser.add_argument("--svg", metavar="FILE", default=None, help="draw the spectra of the OV circuits")
+
+
+def add_repeated_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how random tokens are said twice."""
+    parser.add_argument(
+        "--length", type=int, default=None, help="random tokens a copy (default: 50, or as many as fit)"
+    )
+    parser.add_argument("--runs", type=int, default=8, help="how many texts")
+    parser.add_argument(
+        "--prefix", type=int, nargs="*", default=[], metavar="ID", help="token ids that go before"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, read the spectra, print."""
+    model = load(options.model)
+    kinds = head_kinds(
+        model, length=options.length, runs=options.runs, prefix=options.prefix, seed=options.seed
+    )
+    copies = _copies(model)
+    if options.svg is not None:
+        if copies is None:
+            raise PathexpError(
+                "the OV circuits of this model cannot be read off its weights: nothing to draw"
+            )
+        drawing = draw_spectra([(each.label, each.ov) for each in copies], f"OV spectra of {model.name}")
+        Path(options.svg).write_text(drawing, encoding="utf-8")
+    report = HeadsReport(kinds, copies)
+    show(report.data, report.text, options)
+    return OK
+
+
+def _copies(model: Model) -> tuple[Copying, ...] | None:
+    """The spectra, where token tables can be read off the weights."""
+    return None if model.config.norm_placement == "post" else copying(model)

@@ -1,0 +1,34 @@
+"""pathexp induction: a model's induction heads, from weights, from runs, and why."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..circuits.induction import KeyPath, explain_induction, induction_heads
+from ..model import load
+from ..report.heads import InductionReport
+from .arguments import OK, add_model_argument, show
+from .heads import add_repeated_arguments
+
+HELP = "find induction heads from the weights, confirm them on runs, explain their scores"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_model_argument(parser)
+    add_repeated_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Find, confirm, explain and print."""
+    model = load(options.model)
+    how = {"length": options.length, "prefix": options.prefix, "seed": options.seed}
+    found = induction_heads(model, runs=options.runs, **how)
+    explained: list[KeyPath] = []
+    for label in found.from_data:
+        pair = found.before(label)
+        if pair is not None:
+            explained.append(explain_induction(model, label, pair.before, **how))
+    report = InductionReport(found, tuple(explained))
+    show(report.data, report.text, options)
+    return OK

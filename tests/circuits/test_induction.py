@@ -1,0 +1,167 @@
+"""Induction heads: by hand, trained, and where there are none."""
+
+import xml.etree.ElementTree as ElementTree
+from functools import cache
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.circuits.head_kinds import CURRENT, FIRST, INDUCTION, PREVIOUS, head_kinds, repeated_runs
+from pathexp.circuits.induction import (
+    explain_induction,
+    induction_heads,
+    induction_pairs,
+    positional_patterns,
+    previous_token_share,
+)
+from pathexp.report.spectra import draw_spectra
+from tests.shared_models import induction_2l_1h
+from tests.zoo import FAMILIES, ZOO
+
+
+@cache
+def trained():
+    return induction_heads(px.load("attn-2l"))
+
+
+# By hand ------------------------------------------------------------------------------------------------
+
+
+def test_by_hand():
+    found = induction_heads(px.induction_model(d_vocab=9, n_ctx=20))
+    assert found.from_weights == found.from_data == ("L1H0",) and found.agree
+    (pair,) = found.pairs
+    assert pair.matching.score == pair.copying.score == pair.on_diagonal == 1.0 and pair.previous > 0.999
+    np.testing.assert_allclose(pair.matching.eigenvalues, np.log(20) + 12)
+    assert found.kinds["L0H0"].kind == PREVIOUS and found.kinds["L1H0"].kind == INDUCTION
+
+
+def test_each_part_of_the_circuit_is_needed():
+    """Take the previous-token head's OV, the induction head's OV or its QK away: no induction head is left."""
+    model = px.induction_model()
+    for name, place in (("W_O", (0, 0)), ("W_O", (1, 0)), ("W_Q", (1, 0)), ("W_Q", (0, 0))):
+        array = np.array(getattr(model.weights, name))
+        array[place] = 0
+        broken = px.Model(model.config, _with(model.weights, name, array))
+        assert not any(pair.is_induction for pair in induction_pairs(broken)), (name, place)
+
+
+def _with(weights, name, array):
+    return px.Weights(**weights.arrays() | {name: array})
+
+
+def test_an_anti_copying_head_is_none():
+    model = px.induction_model()
+    array = np.array(model.weights.W_O)
+    array[1] *= -1
+    (pair,) = induction_pairs(px.Model(model.config, _with(model.weights, "W_O", array)))
+    assert pair.copying.score == -1.0 and not pair.is_induction
+
+
+def test_random_models_have_none():
+    for name in ("2L-plain", "2L-qk", "3L-layernorm", "2L-gqa"):
+        found = induction_heads(ZOO[name]())
+        assert found.from_weights == found.from_data == () and found.agree, name
+    for name in ("llama", "qwen3", "gptj", "bloom", "gemma2", "mistral"):
+        assert not any(pair.is_induction for pair in induction_pairs(FAMILIES[name]())), name
+
+
+def test_positions_of_repeated_runs():
+    model = px.random_model(d_vocab=11, n_ctx=40)
+    (text,) = repeated_runs(model, length=5, runs=1, prefix=[7, 7], seed=3)
+    assert len(text.trace) == 12 and list(text.second) == [7, 8, 9, 10, 11]
+    copy = text.trace.tokens[2:]
+    np.testing.assert_array_equal(copy[:5], copy[5:])
+    assert len(set(copy[:5])) == 5
+    for query in list(text.second)[:-1]:
+        assert text.trace.tokens[text.key(query)] == text.trace.tokens[query + 1]  # what comes next
+
+
+def test_kinds_of_a_model_that_sees_only_itself_or_the_first():
+    """W_Q = 0 leaves even attention; a window of 1 leaves the token itself."""
+    model = px.random_model(layers=1, heads=2, windows=1, d_vocab=11)
+    kinds = head_kinds(model)
+    assert kinds.of_kind(CURRENT) == ("L0H0", "L0H1") and kinds["L0H1"].attention[CURRENT] == 1.0
+    assert kinds.of_kind(FIRST) == ()
+
+
+def test_bad_input():
+    with pytest.raises(px.PathexpError, match="need from 3 to 11 tokens a copy"):
+        head_kinds(px.random_model(d_vocab=11), length=12)
+    with pytest.raises(px.PathexpError, match="no kind of head is called 'previous'; known: previous token"):
+        head_kinds(px.random_model(d_vocab=11)).of_kind("previous")
+
+
+def test_positional_patterns_are_those_of_one_token_said_over_and_over():
+    """With one token in the vocabulary, the mean embedding is its embedding."""
+    for options in (
+        {"positions": "qk"},
+        {"norm": "layernorm"},
+        {"positions": "rotary"},
+        {"positions": "alibi"},
+    ):
+        model = px.random_model(layers=2, heads=2, d_head=4, d_vocab=1, biases=True, **options)
+        expected = model.run([0] * 9).patterns[0]
+        np.testing.assert_allclose(positional_patterns(model, 0, 9), expected, atol=1e-13)
+    assert previous_token_share(np.eye(4, k=-1)) == 1.0
+
+
+# Trained ------------------------------------------------------------------------------------------------
+
+
+def test_trained_weights_and_data_agree():
+    found = trained()
+    assert found.agree and len(found.from_data) >= 2
+    assert {found.before(label).before for label in found.from_weights} == set(found.kinds.of_kind(PREVIOUS))
+    assert found.kinds.second_loss < 0.2 * found.kinds.first_loss
+
+
+def test_trained_scores_are_won_by_keys_through_the_previous_token_head():
+    model, found = px.load("attn-2l"), trained()
+    for label in found.from_data:
+        explained = explain_induction(model, label, found.before(label).before, runs=1)
+        assert explained.share > 0.5 and explained.by_kind["K-composition"] > 0.5 * explained.advantage
+        np.testing.assert_allclose(sum(explained.by_kind.values()), explained.advantage, atol=1e-9)
+
+
+def test_one_layer_has_none():
+    found = induction_heads(px.load("attn-1l"))
+    assert found.from_weights == found.from_data == () and found.pairs == ()
+
+
+def test_the_trained_pair():
+    """Known of it: layer 1 attends to the induction position with about .92, by its keys through L0H0."""
+    model = induction_2l_1h()
+    found = induction_heads(model)
+    assert found.from_weights == found.from_data == ("L1H0",)
+    share = explain_induction(model, "L1H0", "L0H0", runs=10, queries=1).share
+    print(f"share of the induction score by keys through L0H0: {share:.4f}")
+    assert 0.97 < share < 1.03
+
+
+def test_the_trained_pair_at_its_task():
+    """The last of 8 tokens was said before: its score of the induction position, over 40 texts."""
+    model, rng = induction_2l_1h(), np.random.default_rng(0)
+    through, whole = [], []
+    for _ in range(40):
+        tokens = rng.permutation(26)[:8]
+        earlier = int(rng.integers(0, 6))
+        tokens[7] = tokens[earlier]
+        terms = px.expand_score(model.run(tokens), "L1H0", query=7, key=earlier + 1)
+        assert terms.verify().ok
+        path = terms["E Q", "E L0H0 K"]
+        through.append(path.advantage)
+        whole.append(terms.advantage())
+        assert str(terms.top(1).terms[0]) == "E Q × E L0H0 K"
+        assert terms.where(kind="K-composition").pattern_without()[earlier + 1] < 0.3
+    assert 0.9 < np.mean(through) / np.mean(whole) < 1.1
+
+
+def test_spectra_are_drawn_as_valid_svg():
+    spectra = [(each.label, each.ov) for each in px.copying(px.load("attn-1l"))]
+    root = ElementTree.fromstring(
+        draw_spectra([*spectra, ("<x>", px.copying(px.induction_model())[0].ov)], "a & b")
+    )
+    circles = root.findall(".//{http://www.w3.org/2000/svg}circle")
+    assert len(circles) == sum(len(found.eigenvalues) for _, found in spectra)
