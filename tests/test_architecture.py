@@ -21,6 +21,7 @@ FLOORS = {
 }
 LAZY = {
     "expansion/symbolic.py": {"sympy"},
+    "graph/network.py": {"networkx"},
 }
 FORBIDDEN_ROOMS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base", "tools", "stuff"}
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -27,6 +27,9 @@ from .kernel import BlockKernel, kernel
 from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
 from .operators import Dim, Factor, Step, has_numbers
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLASS = re.compile(r"S|H|M|L\d+")

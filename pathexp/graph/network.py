@@ -1,16 +1,20 @@
-"""The residual graph as a networkx MultiDiGraph."""
+"""The residual graph as a networkx MultiDiGraph; networkx is imported on first use, as it is slow to load."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from .nodes import Block, Component, Sink, Source
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def multigraph(sources: tuple[Source, ...], blocks: tuple[Block, ...], sink: Sink) -> nx.MultiDiGraph:
     """Return sources, components and sink with an edge from every writer to every later reader."""
+    import networkx as nx
+
     graph = nx.MultiDiGraph()
     for source in sources:
         graph.add_node(source.label, label=source.label, kind=source.kind, layer=source.layer)
