@@ -8,7 +8,7 @@
 """
 
 from .algebra import LinearMap, Space, compose
-from .circuits import copying, flow, head, head_kinds, induction_heads, prune
+from .circuits import copying, flow, head, head_kinds, induction_heads, prune, virtual_weight
 from .errors import PathexpError
 from .expansion import (
     Expansion,
@@ -63,4 +63,5 @@ __all__ = [
     "query",
     "random_model",
     "verify",
+    "virtual_weight",
 ]

@@ -7,6 +7,7 @@ from .head_kinds import HeadKind, HeadKinds, head_kinds, repeated_runs
 from .heads import Head, head
 from .induction import Induction, InductionPair, KeyPath, explain_induction, induction_heads, induction_pairs
 from .prune import prune
+from .virtual import virtual_weight
 
 __all__ = [
     "Copying",
@@ -37,4 +38,5 @@ __all__ = [
     "swap_ov",
     "swap_qk",
     "ungrouped",
+    "virtual_weight",
 ]

@@ -1,0 +1,213 @@
+"""Where components meet the stream: the map by which each writes to it, and by which each reads it.
+
+A head's map is its W_OV, from the stream to the stream; its single weights go by `L0H1.O` (what it writes),
+`L1H0.Q`, `L1H0.K` and `L1H0.V` (what it reads).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ..algebra import Dense, Diagonal, LinearMap, Space, compose
+from ..errors import GraphError, PathexpError
+from ..graph.reading import head_place
+from ..model import Model
+from .heads import Head
+from .token_space import HEAD, MODEL, embedding, norm, reading, unembedding, writing
+
+Norms: TypeAlias = Literal["folded", "raw"]
+"""Whether the gains and centerings of norms, and multipliers, are part of what is read and written.
+
+Scales 1/σ depend on a run and never are.
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands along the stream: at depth 2 · layer for heads, 2 · layer + 1 for MLPs."""
+
+    label: str
+    kind: Literal["source", "head", "mlp", "sink"]
+    side: str
+    reads: int
+    """The depth at which it reads the stream."""
+    writes: int
+    """The depth from which on what it writes can be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ports:
+    """The maps of a model's components to and from its stream, by label.
+
+    Raises PathexpError for norms other than "folded" and "raw", and for "folded" where norms stand on the
+    stream itself, so that no gain belongs to one reader.
+    """
+
+    model: Model
+    norms: Norms = "folded"
+
+    def __post_init__(self) -> None:
+        if self.norms not in ("folded", "raw"):
+            raise PathexpError(f"norms are 'folded' into what reads them or left 'raw', not {self.norms!r}")
+        c = self.model.config
+        if self.norms == "folded" and c.norm_placement == "post" and c.norm and c.n_layers:
+            raise PathexpError(
+                "norms cannot be folded into the readers of a post-norm model: they stand on the stream between "
+                "writer and reader; ask for norms='raw', or take the weight of a path of a run"
+            )
+
+    @property
+    def folded(self) -> bool:
+        """Whether norms are folded."""
+        return self.norms == "folded"
+
+    def place(self, label: str) -> Place:
+        """Return where a label stands; GraphError names what there is if it stands nowhere."""
+        name, _, side = label.partition(".")
+        c = self.model.config
+        if name in ("E", "P") and not side:
+            return Place(label, "source", "", -1, 0)
+        if name == "U" and not side:
+            return Place(label, "sink", "", 2 * c.n_layers, 2 * c.n_layers + 1)
+        mlp = re.fullmatch(r"L(\d+)M", name)
+        if mlp and c.d_mlp and int(mlp[1]) < c.n_layers and side in ("", "in", "gate"):
+            depth = 2 * int(mlp[1])
+            return Place(label, "mlp", side, depth + (c.parallel is None), depth + 2)
+        if side in ("", "Q", "K", "V", "O") and not mlp:
+            layer, _ = head_place(c, name)
+            return Place(
+                label, "head", side, 2 * layer, 2 * layer + 1 if c.parallel is None else 2 * layer + 2
+            )
+        raise GraphError(
+            f"{label!r} names nothing that reads or writes the stream: labels are E, P, L0H1 (or its L0H1.Q, .K, "
+            ".V, .O), L0M (or L0M.in, L0M.gate) and U" + ("" if c.d_mlp else "; this model has no MLPs")
+        )
+
+    def head(self, label: str) -> Head:
+        """Return a head by label, without its side."""
+        return Head(self.model, *head_place(self.model.config, label.partition(".")[0]))
+
+    # Writers -------------------------------------------------------------------------------------------
+
+    def writer(self, label: str) -> LinearMap:
+        """Return what a node writes to the stream as a map into it.
+
+        `E` (d_model, d_vocab), `P` (d_model, n_ctx), a head's W_OV (d_model, d_model), `L0H1.O` (d_model,
+        d_head), an MLP's W_out (d_model, d_mlp). Raises GraphError for what writes nothing.
+        """
+        place = self.place(label)
+        match place.kind, place.side:
+            case "source", _:
+                return self._source(label)
+            case "head", "":
+                return self.through(label)
+            case "head", "O":
+                head = self.head(label)
+                return compose(*self._written(head.layer), head.W_O)
+            case "mlp", "":
+                return self._mlp_out(label)
+        raise GraphError(f"{label} does not write to the stream; writers are E, P, L0H1, L0H1.O and L0M")
+
+    def _source(self, label: str) -> LinearMap:
+        c, w = self.model.config, self.model.weights
+        if label == "E":
+            return (
+                embedding(self.model)
+                if self.folded
+                else Dense(w.W_E, self._stream, Space("vocab", c.d_vocab), "W_E")
+            )
+        if w.W_pos is None or c.positions == "qk":
+            raise GraphError(f"no learned positions P are written to the stream: positions={c.positions!r}")
+        table = Dense(w.W_pos, self._stream, Space("context", c.n_ctx), "W_pos")
+        return compose(*norm(self.model, "embed", c.embed_norm), table) if self.folded else table
+
+    def _mlp_out(self, label: str) -> LinearMap:
+        layer = int(label[1:-1])
+        array = self.model.weights.W_out
+        assert array is not None, "weights were checked against their configuration"
+        made = Dense(array[layer], self._stream, self._hidden, f"W_out_L{layer}")
+        if not self.folded:
+            return made
+        c = self.model.config
+        after = norm(self.model, "mlp_post", "mlp_post" in c.block_norms, layer)
+        return c.residual_multiplier * compose(*after, made)
+
+    # Readers -------------------------------------------------------------------------------------------
+
+    def reader(self, label: str) -> LinearMap:
+        """Return what a node reads of the stream as a map out of it.
+
+        A head's W_OV (d_model, d_model), or its side `.Q`, `.K`, `.V` (d_head, d_model), an MLP's `L0M` or
+        `L0M.in` (d_mlp, d_model) and `L0M.gate`, `U` (d_vocab, d_model). Raises GraphError for what reads nothing.
+        """
+        place = self.place(label)
+        match place.kind, place.side:
+            case "sink", _:
+                return unembedding(self.model) if self.folded else self._unembedding()
+            case "head", "":
+                return self.through(label)
+            case "head", "Q" | "K" | "V":
+                return compose(self._side(label, place.side), *self._read(self.head(label).layer))
+            case "mlp", side:
+                return self._mlp_in(label.partition(".")[0], side or "in")
+        raise GraphError(f"{label} does not read the stream; readers are L0H1, L0H1.Q, .K, .V, L0M and U")
+
+    def _side(self, label: str, side: str) -> LinearMap:
+        head = self.head(label)
+        sides: Mapping[str, Callable[[], LinearMap]] = {
+            "Q": lambda: compose(*self._head_gain(head, "q", head.index), head.W_Q),
+            "K": lambda: compose(
+                *self._head_gain(head, "k", self.model.config.kv_head(head.index)), head.W_K
+            ),
+            "V": lambda: head.W_V,
+        }
+        return sides[side]()
+
+    def _head_gain(self, head: Head, side: str, index: int) -> tuple[LinearMap, ...]:
+        """The gain of a norm of queries or keys, where the model has one."""
+        gains = getattr(self.model.weights, f"g_{side}")
+        if gains is None or not self.folded:
+            return ()
+        from_layer = gains[head.layer] if gains.ndim == 2 else gains[head.layer, index]
+        return (Diagonal(from_layer, Space(HEAD, self.model.config.d_head), f"G_{side}_{head.label}"),)
+
+    def _mlp_in(self, name: str, side: str) -> LinearMap:
+        layer, c = int(name[1:-1]), self.model.config
+        array = self.model.weights.W_in if side == "in" else self.model.weights.W_gate
+        if array is None:
+            raise GraphError(f"{name}.gate: this model's MLPs have no gates")
+        made = Dense(array[layer], self._hidden, self._stream, f"W_{side}_L{layer}")
+        if not self.folded:
+            return made
+        site = "attn" if c.parallel == "shared" else "mlp"
+        return compose(made, *norm(self.model, site, site in c.block_norms, layer))
+
+    def _unembedding(self) -> LinearMap:
+        return Dense(self.model.weights.W_U, Space("vocab", self.model.config.d_vocab), self._stream, "W_U")
+
+    # Heads passed through ------------------------------------------------------------------------------
+
+    def through(self, label: str) -> LinearMap:
+        """Return what a head moves, from the stream to the stream: W_O W_V, (d_model, d_model)."""
+        place = self.place(label)
+        if place.kind != "head" or place.side:
+            raise GraphError(f"a route passes through heads such as L0H1, not {label!r}")
+        head = self.head(label)
+        return compose(*self._written(head.layer), head.OV, *self._read(head.layer))
+
+    def _written(self, layer: int) -> tuple[LinearMap, ...]:
+        return writing(self.model, layer) if self.folded else ()
+
+    def _read(self, layer: int) -> tuple[LinearMap, ...]:
+        return reading(self.model, layer) if self.folded else ()
+
+    @property
+    def _stream(self) -> Space:
+        return Space(MODEL, self.model.config.d_model)
+
+    @property
+    def _hidden(self) -> Space:
+        return Space("mlp", self.model.config.d_mlp)
