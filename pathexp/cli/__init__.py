@@ -1,6 +1,6 @@
 """The command line: reads arguments, calls public functions, prints a report. One command a file.
 
-Exit codes: 0 done and proven; 1 done, but a check failed; 2 the input was refused.
+Exit codes: 0 done and proven; 1 done, but a check failed; 2 the input was refused; 3 a list was cut short.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from ..model import Model, Target, Trace
 DEFAULT_MODEL = "attn-2l"
 DEFAULT_TEXT = "Macbeth shall sleep no more. Macbeth shall"
 
-OK, NOT_PROVEN, REFUSED = 0, 1, 2
-"""Exit codes: done and proven; done, but a check failed; the input was refused."""
+OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
+"""Exit codes: done and proven; done, but a check failed; the input was refused; a list was cut short."""
 
 
 def add_model_argument(parser: argparse.ArgumentParser) -> None:

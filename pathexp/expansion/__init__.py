@@ -1,5 +1,6 @@
 """Terms and what they add up to."""
 
+from .canonical import canonical, equal
 from .expansion import Expansion, expand
 from .path import Path
 from .ranking import Ranking
@@ -24,7 +25,9 @@ __all__ = [
     "ScoreVerdict",
     "Term",
     "Verdict",
+    "canonical",
     "compare",
+    "equal",
     "evaluate",
     "expand",
     "expand_score",

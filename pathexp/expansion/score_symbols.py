@@ -85,7 +85,7 @@ def _latex(name: str, turned: bool) -> str:
 
 def expression(query: Term, key: Term, pair: Pair) -> sp.MatrixExpr:
     """Return the matrix of a term's scores, scale · (A X W_qᵀ) R (B X W_kᵀ)ᵀ."""
-    sp = symbolic._sympy()
+    sp = symbolic.sympy_module()
     turn = pair.form.rotation(pair.query - pair.key)
     left = _side(query)
     right = [_transposed(symbol) for symbol in reversed(_side(key))]
@@ -95,7 +95,7 @@ def expression(query: Term, key: Term, pair: Pair) -> sp.MatrixExpr:
 
 def _side(term: Term) -> list[sp.MatrixExpr]:
     """The vectors that a path brings, (position, d_head), as a list of factors."""
-    sp, step = symbolic._sympy(), _single(term)
+    sp, step = symbolic.sympy_module(), _single(term)
     position = [_symbol(factor) for factor in step.position]
     feature = [sp.Transpose(_symbol(factor)) for factor in reversed(step.feature)]
     start = term.source.start
@@ -106,7 +106,7 @@ def _side(term: Term) -> list[sp.MatrixExpr]:
 
 
 def _transposed(symbol: sp.MatrixExpr) -> sp.MatrixExpr:
-    sp = symbolic._sympy()
+    sp = symbolic.sympy_module()
     return symbol.arg if isinstance(symbol, sp.Transpose) else sp.Transpose(symbol)
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=1)
-def _sympy() -> ModuleType:
+def sympy_module() -> ModuleType:
+    """sympy, loaded when it is first needed."""
     import sympy
 
     module: ModuleType = sympy
@@ -33,17 +34,17 @@ def _sympy() -> ModuleType:
 
 @lru_cache(maxsize=4096)
 def _size(dim: Dim) -> Any:
-    sp = _sympy()
+    sp = sympy_module()
     return sp.Integer(dim) if isinstance(dim, int) else sp.Symbol(dim, integer=True, positive=True)
 
 
 @lru_cache(maxsize=65536)
 def _symbol(name: str, rows: Dim, columns: Dim) -> sp.MatrixSymbol:
-    return _sympy().MatrixSymbol(name, _size(rows), _size(columns))
+    return sympy_module().MatrixSymbol(name, _size(rows), _size(columns))
 
 
 def _word(word: tuple[Factor, ...], identity: Dim) -> sp.MatrixExpr:
-    sp = _sympy()
+    sp = sympy_module()
     symbols = [_symbol(factor.name, factor.rows, factor.columns) for factor in word]
     if not symbols:
         return sp.Identity(_size(identity))
@@ -51,7 +52,7 @@ def _word(word: tuple[Factor, ...], identity: Dim) -> sp.MatrixExpr:
 
 
 def _part(part: Step | Gate, graph: ResidualGraph) -> sp.MatrixExpr:
-    sp = _sympy()
+    sp = sympy_module()
     if isinstance(part, Gate):
         size = _size(part.positions) * _size(part.features)
         return sp.MatrixSymbol(part.name, size, size)
@@ -61,13 +62,13 @@ def _part(part: Step | Gate, graph: ResidualGraph) -> sp.MatrixExpr:
 def expression(operator: Operator, graph: ResidualGraph) -> sp.MatrixExpr:
     """Return an operator as a sympy expression acting on row-major (position, feature) vectors."""
     parts = [_part(part, graph) for part in operator]
-    return parts[0] if len(parts) == 1 else _sympy().MatMul(*parts)
+    return parts[0] if len(parts) == 1 else sympy_module().MatMul(*parts)
 
 
 def start_symbol(start: Start, graph: ResidualGraph) -> sp.MatrixExpr | None:
     """Return the column vector that a source's operator is applied to; None for constants (the number 1)."""
     if isinstance(start, OneHot | Values):
-        return _sympy().MatrixSymbol(start.name, _size(graph.positions) * _size(start.size), 1)
+        return sympy_module().MatrixSymbol(start.name, _size(graph.positions) * _size(start.size), 1)
     return None
 
 
@@ -75,16 +76,16 @@ def applied(operator: Operator, source: Source, graph: ResidualGraph) -> sp.Matr
     """Return the term's value, operator times the source's vector, of shape (positions · d_out, 1)."""
     vector = start_symbol(source.start, graph)
     whole = expression(operator, graph)
-    return whole if vector is None else _sympy().MatMul(*_factors(whole), vector)
+    return whole if vector is None else sympy_module().MatMul(*_factors(whole), vector)
 
 
 def _factors(expr: sp.MatrixExpr) -> tuple[sp.MatrixExpr, ...]:
-    return expr.args if isinstance(expr, _sympy().MatMul) else (expr,)
+    return expr.args if isinstance(expr, sympy_module().MatMul) else (expr,)
 
 
 def total(expressions: Iterable[sp.MatrixExpr], shape: tuple[Any, Any]) -> sp.MatrixExpr:
     """Return the sum of expressions, one MatAdd made at once; a zero matrix of `shape` if there are none."""
-    sp = _sympy()
+    sp = sympy_module()
     terms = list(expressions)
     if not terms:
         return sp.ZeroMatrix(*shape)
@@ -113,7 +114,7 @@ def evaluate(expr: sp.MatrixExpr, arrays: Mapping[str, Array]) -> Array:
     array([[1., 1.],
            [1., 1.]])
     """
-    sp = _sympy()
+    sp = sympy_module()
     if isinstance(expr, sp.MatrixSymbol):
         return _substituted(expr, arrays)
     if isinstance(expr, sp.Identity):

@@ -65,13 +65,22 @@ def weight_factor(name: str, weight: Weight, rows: Dim, columns: Dim) -> Factor:
 
 def _map(weight: ArrayLike | tuple[ArrayLike, ArrayLike]) -> LinearMap:
     if not isinstance(weight, tuple):
-        return _dense(np.array(weight, dtype=np.float64))
-    left, right = (np.array(part, dtype=np.float64) for part in weight)
+        return _dense(_numbers(weight))
+    left, right = map(_numbers, weight)
     left = left[:, None] if left.ndim == 1 else left
     right = right[None] if right.ndim == 1 else right
     if left.shape[-1] != right.shape[0]:
         raise GraphError(f"a weight's two factors do not meet: {left.shape} and {right.shape}")
     return compose(_dense(left, source="waist"), _dense(right, target="waist"))
+
+
+def _numbers(weight: ArrayLike) -> Array:
+    try:
+        return np.array(weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            f"a weight is an array of numbers, not {type(weight).__name__} {weight!r:.60}"
+        ) from error
 
 
 def _dense(array: Array, target: str = "model", source: str = "model") -> Dense:
