@@ -54,8 +54,11 @@ class Factors:
         return self.sizes[size] if isinstance(size, str) else size
 
     def has(self, name: str) -> bool:
-        """Whether the run's weights hold an optional array."""
-        return self.trace is not None and getattr(self.trace.model.weights, name) is not None
+        """Whether the run's weights hold an optional array; a bias that is zero everywhere is as good as none."""
+        if self.trace is None:
+            return False
+        array: Array | None = getattr(self.trace.model.weights, name)
+        return array is not None and (name.startswith("g_") or bool(np.any(array)))
 
     # Attention -----------------------------------------------------------------------------------------
 
