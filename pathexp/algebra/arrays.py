@@ -29,6 +29,17 @@ def real(values: ArrayLike, what: str, dtype: DTypeLike | None = None) -> Array:
     return np.asarray(array, dtype=wanted)
 
 
+def frobenius(array: Array) -> float:
+    """Return the square root of the sum of squares, summed in float64, without over- or underflow."""
+    values = array.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        size = float(np.linalg.norm(values))
+    if 1e-140 < size < 1e140:
+        return size
+    largest = float(np.max(np.abs(values), initial=0.0))
+    return largest * float(np.linalg.norm(values / largest)) if largest else 0.0
+
+
 def checked(values: ArrayLike, shape: tuple[int, ...], what: str, dtype: DTypeLike | None = None) -> Array:
     """Return values as a read-only real array of the given shape, copied if somebody could still write to it.
 

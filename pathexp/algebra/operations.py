@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import SizeError, SpaceError
-from .arrays import Array
+from .arrays import Array, frobenius
 from .spectra import Eigenvalues, Eigenvectors, Svd, by_magnitude, descending, null_cutoff, signed
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ def norm(map: LinearMap) -> float:
 
     They are the Cholesky factors of the sides' Gram matrices, found without squaring condition numbers.
     """
-    return float(np.linalg.norm(reduced(map)))
+    return frobenius(reduced(map))
 
 
 @singledispatch
 def trace(map: LinearMap) -> float:
     """Return the trace, from the smallest cyclic rotation; raises SpaceError if target and source differ."""
     endomorphism(map, "trace")
-    return float(np.trace(_turned(map)))
+    return float(np.trace(turned(map)))
 
 
 @singledispatch
@@ -116,7 +116,7 @@ def eigenvalues(map: LinearMap) -> Eigenvalues:
     from zero; the rest is counted. Raises SpaceError if target and source differ.
     """
     endomorphism(map, "eigenvalues")
-    return Eigenvalues(descending(np.linalg.eigvals(_turned(map))), map.target.size)
+    return Eigenvalues(descending(np.linalg.eigvals(turned(map))), map.target.size)
 
 
 def eigenvectors(map: LinearMap) -> Eigenvectors:
@@ -126,7 +126,7 @@ def eigenvectors(map: LinearMap) -> Eigenvectors:
     """
     endomorphism(map, "eigenvectors")
     left, _ = halves(map)
-    turned = _turned(map)
+    turned = turned(map)
     values, small = np.linalg.eig(turned)
     cutoff = null_cutoff(np.asarray(np.linalg.svd(turned, compute_uv=False)), map.shape)
     kept = [i for i in by_magnitude(values) if abs(values[i]) > cutoff]
@@ -199,7 +199,7 @@ def endomorphism(map: LinearMap, what: str) -> None:
         )
 
 
-def _turned(map: LinearMap) -> Array:
+def turned(map: LinearMap) -> Array:
     """Return the smallest cyclic rotation R L of map == L R as an array."""
     left, right = halves(map)
     return wide(composed(right, left))

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..errors import SizeError
 from . import operations
-from .arrays import Array
+from .arrays import Array, frobenius
 from .combine import compose, scale
 from .composites import Chain, Kron, Scaled, Sum
 from .maps import Dense, Diagonal, Identity, LinearMap, Zero
@@ -125,12 +125,12 @@ def _beside_identity(map: LinearMap) -> tuple[LinearMap, LinearMap]:
 
 @operations.norm.register
 def _(map: Dense) -> float:
-    return float(np.linalg.norm(map.array.astype(np.float64, copy=False)))
+    return frobenius(map.array)
 
 
 @operations.norm.register
 def _(map: Diagonal) -> float:
-    return float(np.linalg.norm(map.values.astype(np.float64, copy=False)))
+    return frobenius(map.values)
 
 
 @operations.norm.register
@@ -157,7 +157,7 @@ def _(map: Kron) -> float:
 def _(map: Sum) -> float:
     """Through stacked waists or the dense form; if both are too large, through inner products of terms."""
     if operations.is_narrow(map) or map.shape[0] * map.shape[1] <= MAX_ENTRIES:
-        return float(np.linalg.norm(operations.reduced(map)))
+        return frobenius(operations.reduced(map))
     pairs = ((a, b) for a in map.terms for b in map.terms)
     return float(np.sqrt(max(0.0, sum(operations.trace(a.T @ b) for a, b in pairs))))
 
@@ -194,7 +194,7 @@ def _(map: Kron) -> float:
     operations.endomorphism(map, "trace")
     if map.left.target == map.left.source:
         return operations.trace(map.left) * operations.trace(map.right)
-    return float(np.trace(operations.dense(map)))
+    return float(np.trace(operations.turned(map)))
 
 
 @operations.singular_values.register
@@ -249,7 +249,7 @@ def _(map: Scaled) -> Eigenvalues:
 def _(map: Kron) -> Eigenvalues:
     operations.endomorphism(map, "eigenvalues")
     if map.left.target != map.left.source:
-        return Eigenvalues(descending(np.linalg.eigvals(operations.dense(map))), map.target.size)
+        return Eigenvalues(descending(np.linalg.eigvals(operations.turned(map))), map.target.size)
     left, right = operations.eigenvalues(map.left), operations.eigenvalues(map.right)
     return Eigenvalues(descending(np.outer(left.values, right.values).ravel()), map.target.size)
 

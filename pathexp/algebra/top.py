@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import SizeError
-from .arrays import Array
+from .arrays import Array, frobenius
 from .maps import LinearMap
 from .operations import MAX_ENTRIES, is_narrow, norm, svd, waist, wide
 
@@ -180,7 +180,7 @@ class _Product:
         U, S, Vh = svd(map)
         root = np.sqrt(S / S[0])
         r = len(S)
-        size = float(np.linalg.norm(left) * np.linalg.norm(right))
+        size = frobenius(left) * frobenius(right)
         return _Product(
             left,
             np.ascontiguousarray(right.T),

@@ -126,3 +126,70 @@ def made_maps(draw, target=None, source=None, depth=3, endo=False):
         case "kron":
             (a, b), (c, d) = target.factors, source.factors
             return kron(draw(st.sampled_from(KRONS)), part(a, c), part(b, d))
+
+
+def _zoo():
+    """One of every kind and of every nesting that has a rule of its own, the same each time."""
+    rng = np.random.default_rng(7)
+    pair, riap = TWO * THREE, THREE * TWO
+    left, right = dense(rng, FIVE, TWO), dense(rng, TWO, FIVE)
+    thin = chain(Chain, left, right)
+    twin = np.repeat(rng.normal(size=(5, 1)), 2, axis=1)
+    return {
+        "dense": dense(rng, FIVE, THREE),
+        "wide dense": dense(rng, THREE, FIVE),
+        "square dense": dense(rng, FIVE, FIVE),
+        "dense on products": dense(rng, pair, TWO * FIVE),
+        "diagonal": diagonal(rng, FIVE),
+        "identity": identity(rng, FIVE),
+        "zero": zero(rng, FIVE, THREE),
+        "square zero": zero(rng, FIVE, FIVE),
+        "negative": scaled(Scaled, -2.0, dense(rng, FIVE, FIVE)),
+        "negative identity": scaled(Scaled, -1.0, identity(rng, FIVE)),
+        "negative chain": scaled(Scaled, -3.0, thin),
+        "nothing of a chain": scaled(Scaled, 0.0, thin),
+        "chain of one": chain(Chain, left),
+        "thin chain": thin,
+        "thick chain": chain(Chain, dense(rng, TWO, FIVE), dense(rng, FIVE, TWO)),
+        "chain with no left end": chain(Chain, dense(rng, TWO, FIVE), dense(rng, FIVE, FIVE)),
+        "scalars within scalars": chain(
+            Chain, scaled(Scaled, 2.0, chain(Chain, scaled(Scaled, 3.0, left), right)), diagonal(rng, FIVE)
+        ),
+        "chain through a diagonal": chain(Chain, left, diagonal(rng, TWO), right),
+        "chain of diagonals": chain(Chain, diagonal(rng, FIVE), diagonal(rng, FIVE)),
+        "chain through zero": chain(Chain, left, zero(rng, TWO, TWO), right),
+        "chain of chains": chain(Chain, thin, chain(Chain, dense(rng, FIVE, ONE), dense(rng, ONE, FIVE))),
+        "repeated column": Made(
+            Dense(twin, FIVE, TWO) @ right.map, twin @ right.array, np.linalg.norm(twin) * right.size
+        ),
+        "thin sum": total(
+            Sum, chain(Chain, dense(rng, FIVE, ONE), dense(rng, ONE, FIVE)), scaled(Scaled, -1.0, thin)
+        ),
+        "thick sum": total(Sum, identity(rng, FIVE), thin),
+        "sum of diagonals": total(Sum, diagonal(rng, FIVE), identity(rng, FIVE), diagonal(rng, FIVE)),
+        "sum in a chain": chain(Chain, left, total(Sum, identity(rng, TWO), diagonal(rng, TWO)), right),
+        "kron": kron(Kron, dense(rng, TWO, FIVE), dense(rng, THREE, TWO)),
+        "square kron": kron(Kron, dense(rng, TWO, TWO), dense(rng, THREE, THREE)),
+        "thin kron": kron(Kron, dense(rng, FIVE, FIVE), thin),
+        "kron of scalars": kron(Kron, scaled(Scaled, -2.0, identity(rng, TWO)), diagonal(rng, THREE)),
+        "kron with zero": kron(Kron, zero(rng, TWO, TWO), dense(rng, THREE, THREE)),
+        "kron to itself of parts that are not": kron(
+            Kron, dense(rng, TWO, pair), dense(rng, THREE * FIVE, FIVE)
+        ),
+        "krons that meet": chain(
+            Chain,
+            kron(Kron, dense(rng, FIVE, TWO), dense(rng, TWO, THREE)),
+            kron(Kron, dense(rng, TWO, TWO), dense(rng, THREE, ONE)),
+        ),
+        "krons that do not": chain(
+            Chain,
+            kron(Kron, dense(rng, FIVE, TWO), dense(rng, ONE, riap)),
+            kron(Kron, dense(rng, pair, ONE), dense(rng, TWO, TWO)),
+        ),
+        "kron and dense": chain(
+            Chain, kron(Kron, dense(rng, TWO, TWO), dense(rng, THREE, THREE)), dense(rng, pair, TWO)
+        ),
+    }
+
+
+ZOO = _zoo()

@@ -18,6 +18,7 @@ from pathexp.algebra import (
     Zero,
     add,
     compose,
+    diagonal,
     eigenvalues,
     norm,
     operations,
@@ -93,6 +94,7 @@ def test_scalars_meet_in_front():
     assert scale(0.5, 2 * W_O) is W_O
     assert scale(0, W_O) == Zero(MODEL, HEAD) == 0 * W_O
     assert compose(W_U, Scaled(2, Identity(MODEL))).map is W_U
+    assert compose(Scaled(2, Chain([Scaled(3, W_U), W_O])), W_V).factor == 6
 
 
 def test_zero_absorbs_and_disappears():
@@ -178,6 +180,53 @@ def test_kronecker_products_answer_from_their_parts():
     x = np.random.default_rng(2).normal(size=(2, 300, 300))
     found = kron.apply(x.reshape(2, -1)).reshape(2, 300, 300)
     np.testing.assert_allclose(found, left.array @ x @ right.array.T, atol=1e-9)
+
+
+def test_kronecker_products_reach_themselves_through_parts_that_do_not():
+    """u ⊗ (v·w) from (u·v) ⊗ w is an endomorphism, whose trace is no product of traces."""
+    u, v, w = Space("u", 2), Space("v", 3), Space("w", 4)
+    kron = Kron(named("left", u, u * v), named("right", v * w, w))
+    dense = np.kron(kron.left.array, kron.right.array)
+    assert kron.target == kron.source
+    assert kron.trace() == pytest.approx(np.trace(dense))
+    np.testing.assert_allclose(diagonal(kron), np.diag(dense), atol=1e-12)
+    values = kron.eigenvalues().values
+    assert np.sum(values**2) == pytest.approx(np.trace(dense @ dense))
+
+
+def test_kronecker_factor_that_shrinks_the_array_acts_first():
+    seen = []
+
+    class Seen(LinearMap):
+        """A zero map that notes what it was applied to."""
+
+        formula, rank_bound, apply_cost = "seen", 1, 1
+
+        def __init__(self, target, source):
+            self.target, self.source = target, source
+
+        def apply(self, x):
+            seen.append(x.shape)
+            return np.zeros((*x.shape[:-1], self.target.size))
+
+        def transpose(self):
+            return Seen(self.source, self.target)
+
+    many, few, one = Space("many", 30), Space("few", 10), Space("one", 1)
+    Kron(Seen(many, few), Seen(one, few)).apply(np.ones(100))
+    assert seen == [(10, 10), (1, 10)]
+    seen.clear()
+    Kron(Seen(one, few), Seen(many, few)).apply(np.ones(100))
+    assert seen == [(10, 10), (1, 10)]
+
+
+def test_cost_of_applying_counts_multiply_adds():
+    chain = W_O @ W_V
+    assert (W_O.apply_cost, G.apply_cost, Identity(MODEL).apply_cost) == (512, 32, 0)
+    assert chain.apply_cost == 1024 and (2 * chain).apply_cost == 1024 + 32
+    assert (chain + Identity(MODEL)).apply_cost == 1024 + 64
+    assert Kron(A, chain).apply_cost == 5 * 1024 + 32 * 25
+    assert Zero(MODEL, HEAD).apply_cost == 0
 
 
 def test_eigenvalues_count_their_zeros():

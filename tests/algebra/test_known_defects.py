@@ -23,6 +23,7 @@ from pathexp.algebra import (
     null_cutoff,
     rank,
 )
+from pathexp.algebra.spectra import signed
 from pathexp.errors import SpaceError
 
 
@@ -97,10 +98,11 @@ def test_only_the_subspace_of_equal_singular_values_is_reported():
         np.testing.assert_allclose(found.projector((0, 1)), np.eye(2), atol=1e-12)
 
 
-def test_sign_rule_at_a_tie_takes_the_first_entry():
-    U = np.array([[-1.0, 1.0], [1.0, 1.0 + 1e-15]]) / np.sqrt(2)
-    found = plain(U @ np.diag([2.0, 1.0])).svd()
-    assert np.all(found.U[0] > 0)
+@pytest.mark.parametrize("noise", [-1e-15, 0.0, 1e-15])
+def test_sign_rule_at_a_tie_takes_the_first_entry(noise):
+    """(1, -1)/√2 keeps its sign whichever entry rounding makes the larger."""
+    found = signed(np.array([[-np.sqrt(0.5)], [np.sqrt(0.5) + noise]]), np.ones(1), np.ones((1, 2)))
+    assert found.U[0, 0] > 0 > found.U[1, 0] and np.all(found.Vh < 0)
 
 
 def test_nilpotent_and_rotating_maps_have_the_eigenvalues_that_scores_need():
@@ -249,6 +251,15 @@ def test_half_precision_is_summed_in_double():
     large = plain(np.full((1, 1), 60_000, dtype=np.float16))
     assert (large + large).dense().tolist() == [[120_000.0]]
     assert Diagonal(np.full(1, 60_000, dtype=np.float16), space("x", 1)).norm() == 60_000
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
+def test_norms_neither_overflow_nor_vanish(size):
+    left, right = np.full((4, 1), size), np.ones((1, 9))
+    assert factored(left, right).norm() == pytest.approx(6 * size)
+    assert plain(left @ right).norm() == pytest.approx(6 * size)
+    assert Diagonal(np.full(4, size), space("x", 4)).norm() == pytest.approx(2 * size)
+    assert (plain(left @ right) + factored(left, right)).norm() == pytest.approx(12 * size)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
