@@ -5,7 +5,7 @@ The only place of the project that needs torch. From the root of the project:
     python examples/train_bundled.py tinyshakespeare.txt kjv.jsonl --layers 2 --steps 16000 --out attn-2l.npz
 
 (where the two texts come from: see choose_vocabulary.py). The models that ship: attn-2l is the checkpoint
-at step 15,000 of this command; attn-0l and attn-1l took --steps 4000. The result holds raw float32 arrays in the
+at step 15,000 of this command, stopped there; attn-0l and attn-1l took --steps 4000. The result holds raw float32 arrays in the
 column convention; examples/pack_bundled.py turns them into the half-precision files of the package.
 
 No norm, no biases, no MLP, no tied matrices; position vectors are added to what queries and keys read
