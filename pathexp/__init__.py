@@ -8,7 +8,18 @@
 """
 
 from .algebra import LinearMap, Space, compose
-from .circuits import copying, flow, head, head_kinds, induction_heads, prune, virtual_weight
+from .circuits import (
+    bigrams,
+    copying,
+    flow,
+    head,
+    head_kinds,
+    induction_heads,
+    prune,
+    skip_trigrams,
+    virtual_heads,
+    virtual_weight,
+)
 from .errors import PathexpError
 from .expansion import (
     Expansion,
@@ -45,6 +56,7 @@ __all__ = [
     "Trace",
     "Verdict",
     "Weights",
+    "bigrams",
     "compare",
     "compose",
     "copying",
@@ -62,6 +74,8 @@ __all__ = [
     "prune",
     "query",
     "random_model",
+    "skip_trigrams",
     "verify",
+    "virtual_heads",
     "virtual_weight",
 ]

@@ -1,5 +1,6 @@
 """Circuits: one question a file, answered from weights, graphs and runs."""
 
+from .bigrams import Bigrams, bigrams
 from .copying import Copying, Spectrum, copying, ov_spectrum, qk_spectrum, row_maximum_on_diagonal, spectrum
 from .exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from .flow import flow, inflow_shares, split
@@ -7,9 +8,13 @@ from .head_kinds import HeadKind, HeadKinds, head_kinds, repeated_runs
 from .heads import Head, head
 from .induction import Induction, InductionPair, KeyPath, explain_induction, induction_heads, induction_pairs
 from .prune import prune
+from .skip_trigrams import Bug, Raised, SkipTrigram, bugs, forced_bug, happens, raised, skip_trigrams
 from .virtual import virtual_weight
+from .virtual_heads import VirtualHead, VirtualShare, virtual_heads, virtual_share
 
 __all__ = [
+    "Bigrams",
+    "Bug",
     "Copying",
     "Head",
     "HeadKind",
@@ -17,10 +22,18 @@ __all__ = [
     "Induction",
     "InductionPair",
     "KeyPath",
+    "Raised",
+    "SkipTrigram",
     "Spectrum",
+    "VirtualHead",
+    "VirtualShare",
+    "bigrams",
+    "bugs",
     "copying",
     "explain_induction",
     "flow",
+    "forced_bug",
+    "happens",
     "head",
     "head_kinds",
     "induction_heads",
@@ -29,14 +42,18 @@ __all__ = [
     "ov_spectrum",
     "prune",
     "qk_spectrum",
+    "raised",
     "rebase_ov",
     "rebase_qk",
     "repeated_runs",
     "row_maximum_on_diagonal",
+    "skip_trigrams",
     "spectrum",
     "split",
     "swap_ov",
     "swap_qk",
     "ungrouped",
+    "virtual_heads",
+    "virtual_share",
     "virtual_weight",
 ]

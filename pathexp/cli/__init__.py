@@ -11,7 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..errors import PathexpError
-from . import derive, expand, head, heads, induction, models, score
+from . import (
+    bigrams,
+    derive,
+    expand,
+    head,
+    heads,
+    induction,
+    models,
+    score,
+    skip_trigrams,
+    virtual_heads,
+)
 from .arguments import OK, REFUSED
 
 
@@ -34,6 +45,9 @@ COMMANDS: Mapping[str, Command] = {
     "head": head,
     "heads": heads,
     "induction": induction,
+    "bigrams": bigrams,
+    "skip-trigrams": skip_trigrams,
+    "virtual-heads": virtual_heads,
     "models": models,
 }
 

@@ -1,0 +1,229 @@
+"""One layer: a head's two tables make skip-trigrams "source … destination → output", and the bugs they force.
+
+Where a head looks depends on source and destination, what it brings on the source alone. So a head that makes
+A … B → C and A … B' → C' makes A … B → C' and A … B' → C too. Elhage et al. 2021, "One-Layer Attention-Only
+Transformers", "Skip-Trigram Bugs".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ..errors import PathexpError
+from ..graph import Array
+from ..model import Model
+from .copying import heads
+from .heads import Head, head
+
+OTHERS = 15
+"""How many other tokens, none of them special, a source shares the head's attention with when tables are read."""
+
+
+@dataclass(frozen=True)
+class SkipTrigram:
+    """source … destination → output in one head, tokens by id, as its tables say.
+
+    `attention` is what the destination would pay to the source among `OTHERS` average tokens, by content alone;
+    `adds` what the head would then add to the output's logit above the mean of all tokens, in nats.
+    """
+
+    head: str
+    source: int
+    destination: int
+    output: int
+    attention: float
+    adds: float
+
+
+@dataclass(frozen=True)
+class Bug:
+    """Four skip-trigrams that one head cannot have apart: `asked` two, and the `forced` two they bring along."""
+
+    asked: tuple[SkipTrigram, SkipTrigram]
+    forced: tuple[SkipTrigram, SkipTrigram]
+
+    @property
+    def all(self) -> tuple[SkipTrigram, ...]:
+        """The asked and the forced."""
+        return self.asked + self.forced
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The two tables of a head as a reader of skip-trigrams needs them, both (d_vocab, d_vocab).
+
+    `attention` (destination, source): among average others; `adds` (output, source): to the logit, above the
+    mean of all outputs.
+    """
+
+    label: str
+    attention: Array
+    adds: Array
+
+    def trigram(self, source: int, destination: int, output: int) -> SkipTrigram:
+        """Return what the tables say of one skip-trigram."""
+        share = float(self.attention[destination, source])
+        return SkipTrigram(
+            self.label, source, destination, output, share, share * float(self.adds[output, source])
+        )
+
+
+def tables(one: Head) -> Tables:
+    """Form both tables of a head. Raises SizeError above 5,800 tokens, FreezeError under rotary positions."""
+    scores = one.form.scale * one.qk_table.dense()
+    largest = scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores - largest)
+    attention = weights / (weights + OTHERS * weights.mean(axis=1, keepdims=True))
+    outputs = one.ov_table.dense()
+    return Tables(one.label, attention, outputs - outputs.mean(axis=0))
+
+
+@lru_cache(maxsize=8)
+def _tables_of(model: Model) -> tuple[Tables, ...]:
+    if model.config.n_layers != 1:
+        raise PathexpError(
+            f"skip-trigrams are what one layer makes; {model.name or 'this model'} has {model.config.n_layers}. "
+            "In deeper models heads read each other: see the induction heads and the virtual heads"
+        )
+    return tuple(tables(each) for each in heads(model))
+
+
+def skip_trigrams(
+    model: Model, k: int = 20, *, head: str | None = None, source: int | str | None = None
+) -> tuple[SkipTrigram, ...]:
+    """Return the k skip-trigrams of a one-layer model that add most, read off its weights, the largest first.
+
+    Of every head or of one. For all sources, the best of each (head, source); for one source, an id or a text
+    that is one token, every output with the destination that looks at it most. Positions, norms' scales and
+    biases are left out. Elhage et al. 2021, "Skip-Trigram Tables".
+
+    Raises PathexpError for a model that has not one layer.
+
+    >>> import pathexp as px
+    >>> model = px.random_model(layers=1, heads=2, d_vocab=6, positions="none", seed=1)
+    >>> best = skip_trigrams(model, 1)[0]
+    >>> best.head, best.source, best.destination, best.output
+    ('L0H0', 0, 0, 2)
+    """
+    chosen = _chosen(model, head)
+    if source is None:
+        found = [_best_of(each, token) for each in chosen for token in range(model.config.d_vocab)]
+    else:
+        token = model.token_id(source)
+        found = [
+            each.trigram(token, _looker(each, token), c)
+            for each in chosen
+            for c in range(model.config.d_vocab)
+        ]
+    return tuple(sorted(found, key=lambda trigram: -trigram.adds)[:k])
+
+
+def _chosen(model: Model, label: str | None) -> tuple[Tables, ...]:
+    every = _tables_of(model)
+    return every if label is None else tuple(each for each in every if each.label == head(model, label).label)
+
+
+def _looker(each: Tables, source: int) -> int:
+    """The destination that looks most at a source."""
+    return int(each.attention[:, source].argmax())
+
+
+def _best_of(each: Tables, source: int) -> SkipTrigram:
+    return each.trigram(source, _looker(each, source), int(each.adds[:, source].argmax()))
+
+
+def forced_bug(
+    model: Model,
+    head: str,
+    source: int | str,
+    first: tuple[int | str, int | str],
+    second: tuple[int | str, int | str],
+) -> Bug:
+    """Return the bug that two skip-trigrams of one head and source force, from the tables alone.
+
+    `first` and `second` are (destination, output) each: from A … B → C and A … B' → C', that A … B → C' and
+    A … B' → C are raised too. Elhage et al. 2021, "Skip-Trigram Bugs".
+    """
+    (each,) = _chosen(model, head)
+    a = model.token_id(source)
+    (b, c), (b2, c2) = ((model.token_id(x), model.token_id(y)) for x, y in (first, second))
+    return _bug(each, a, (b, c), (b2, c2))
+
+
+def _bug(each: Tables, a: int, first: tuple[int, int], second: tuple[int, int]) -> Bug:
+    (b, c), (b2, c2) = first, second
+    return Bug(
+        (each.trigram(a, b, c), each.trigram(a, b2, c2)), (each.trigram(a, b, c2), each.trigram(a, b2, c))
+    )
+
+
+def bugs(model: Model, k: int = 10) -> tuple[Bug, ...]:
+    """Return k bugs of a one-layer model, those whose weakest skip-trigram adds most first, one per source.
+
+    For each source of each head: the two destinations that look most, and the two outputs raised most.
+    """
+    found = (_strongest(each, source) for each in _tables_of(model) for source in range(model.config.d_vocab))
+    ranked = sorted(found, key=lambda bug: -min(trigram.adds for trigram in bug.all))
+    chosen: dict[int, Bug] = {}
+    for bug in ranked:
+        chosen.setdefault(bug.asked[0].source, bug)
+    return tuple(chosen.values())[:k]
+
+
+def _strongest(each: Tables, source: int) -> Bug:
+    b, b2 = (int(i) for i in np.argsort(-each.attention[:, source], kind="stable")[:2])
+    c, c2 = (int(i) for i in np.argsort(-each.adds[:, source], kind="stable")[:2])
+    return _bug(each, source, (b, c), (b2, c2))
+
+
+@dataclass(frozen=True)
+class Raised:
+    """How much a skip-trigram's output rises in the running model when its source stands before.
+
+    `mean` and `error` (standard error) of the rise of the output's logit above the mean of all logits, over
+    random contexts, against the same contexts with another random token in the source's place; in nats.
+    """
+
+    trigram: SkipTrigram
+    mean: float
+    error: float
+
+    @property
+    def happens(self) -> bool:
+        """Whether the rise is above zero by more than three standard errors."""
+        return self.mean > 3 * self.error
+
+
+def raised(
+    model: Model, trigram: SkipTrigram, *, contexts: int = 64, length: int = 12, gap: int = 3, seed: int = 0
+) -> Raised:
+    """Run a model with and without a skip-trigram's source, and measure what happens to its output.
+
+    Contexts are `length` random tokens, the source `gap` positions before the destination, which stands last.
+    The whole model runs, all heads, patterns and positions included.
+    """
+    if not 1 <= gap < length <= model.config.n_ctx:
+        raise PathexpError(
+            f"a source stands 1 to length - 1 positions before the end of at most {model.config.n_ctx} tokens; "
+            f"asked gap {gap} in {length}"
+        )
+    rng = np.random.default_rng(seed)
+    rises = np.array([_rise(model, trigram, rng, length, gap) for _ in range(contexts)])
+    return Raised(trigram, float(rises.mean()), float(rises.std(ddof=1) / np.sqrt(contexts)))
+
+
+def _rise(model: Model, trigram: SkipTrigram, rng: np.random.Generator, length: int, gap: int) -> float:
+    without = rng.integers(0, model.config.d_vocab, length)
+    without[-1] = trigram.destination
+    with_source = without.copy()
+    with_source[-1 - gap] = trigram.source
+    after, before = (model.run(tokens).logits[-1] for tokens in (with_source, without))
+    return float((after - after.mean())[trigram.output] - (before - before.mean())[trigram.output])
+
+
+def happens(model: Model, bug: Bug, **how: int) -> tuple[Raised, ...]:
+    """Measure all four skip-trigrams of a bug in the running model; keyword arguments as in `raised`."""
+    return tuple(raised(model, trigram, **how) for trigram in bug.all)

@@ -1,0 +1,166 @@
+"""Two layers: heads that read what heads wrote act as heads of their own, with a pattern and an OV circuit.
+
+A virtual head B ∘ A has the pattern A_B A_A and the circuit W_OV_B W_OV_A (V-composition). There are many, and in
+small models they do little: how little is measured as loss. Elhage et al. 2021, "Virtual Attention Heads".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+
+from ..algebra import LinearMap, compose
+from ..errors import PathexpError
+from ..expansion import Term, expand
+from ..graph import Array
+from ..model import Model, Trace
+from .copying import Spectrum, heads, spectrum
+from .corpus import Corpus, windows
+from .heads import Head
+from .token_space import embedding, reading, unembedding, writing
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualHead:
+    """Heads of different layers in a row, the earliest first, as one head.
+
+    >>> import pathexp as px
+    >>> virtual = virtual_heads(px.random_model(layers=2, heads=2))[0]
+    >>> virtual.label, virtual.OV
+    ('L0H0 L1H0', W_O_L1H0 · W_V_L1H0 · W_O_L0H0 · W_V_L0H0 : model(24) -> model(24), rank <= 5)
+    """
+
+    heads: tuple[Head, ...]
+
+    @property
+    def label(self) -> str:
+        """Such as "L0H1 L1H3", in the order of a path."""
+        return " ".join(head.label for head in self.heads)
+
+    @property
+    def OV(self) -> LinearMap:
+        """The product of the heads' W_OV on the stream, gains of the norms between included, scales not."""
+        model = self.heads[0].model
+        words: list[LinearMap] = [self.heads[0].OV]
+        for before, after in pairwise(self.heads):
+            words = [after.OV, *reading(model, after.layer), *writing(model, before.layer), *words]
+        return compose(*words)
+
+    @property
+    def ov_table(self) -> LinearMap:
+        """What attending to a token through all of them adds to each logit, (output token, source token)."""
+        first, last = self.heads[0], self.heads[-1]
+        out, read = (
+            (unembedding(first.model), *writing(first.model, last.layer)),
+            reading(first.model, first.layer),
+        )
+        return compose(*out, self.OV, *read, embedding(first.model))
+
+    @property
+    def composition(self) -> float | None:
+        """The V-composition score ‖product‖ / product of the heads' ‖W_OV‖; None for a head of zeros."""
+        sizes = float(np.prod([head.OV.norm() for head in self.heads]))
+        return self.OV.norm() / sizes if sizes else None
+
+    @property
+    def copying(self) -> Spectrum:
+        """The spectrum of the token table."""
+        return spectrum(self.ov_table)
+
+    def term(self, trace: Trace) -> Term:
+        """Its path from the tokens to the logits in a run: pattern, weight, logits."""
+        return expand(trace)[f"E {self.label} U"]
+
+    def pattern(self, trace: Trace) -> Array:
+        """Where it looks in a run, (query, key): the product of the heads' patterns; rows sum to 1."""
+        product = np.eye(len(trace))
+        for head in self.heads:
+            product = trace.patterns[head.layer, head.index] @ product
+        return product
+
+
+def virtual_heads(model: Model, order: int = 2) -> tuple[VirtualHead, ...]:
+    """Return all virtual heads of `order` heads in a row; two layers of H heads have H² of order 2.
+
+    Elhage et al. 2021, "Virtual Attention Heads". Raises PathexpError for an order below 2.
+    """
+    if order < 2:
+        raise PathexpError(f"a virtual head is made of 2 or more heads in a row, asked {order}")
+    every = list(heads(model))
+    rows = combinations(every, order)
+    return tuple(VirtualHead(row) for row in rows if _in_a_row(row))
+
+
+def _in_a_row(row: tuple[Head, ...]) -> bool:
+    return all(before.layer < after.layer for before, after in pairwise(row))
+
+
+@dataclass(frozen=True)
+class VirtualShare:
+    """What virtual heads are worth as loss, patterns frozen; losses are means in nats a token.
+
+    `whole` of the model; `without` of all paths but those through two heads or more; `direct` of the direct path
+    (and constants) alone. `counts` are the numbers of paths by order, `tokens` how many were predicted.
+    """
+
+    whole: float
+    without: float
+    direct: float
+    counts: tuple[int, ...]
+    tokens: int
+
+    @property
+    def worth(self) -> float:
+        """How much loss the virtual heads save, in nats a token."""
+        return self.without - self.whole
+
+    @property
+    def share(self) -> float:
+        """Their share of all that the heads save over the direct path."""
+        return self.worth / (self.direct - self.whole)
+
+
+def virtual_share(
+    model: Model, corpus: Corpus, *, length: int | None = None, limit: int | None = None
+) -> VirtualShare:
+    """Return what the virtual heads of an attention-only model save in loss on a corpus.
+
+    Paths through two or more heads are left out of the logits, all patterns and norm scales as they were in the
+    whole run: what goes is V-composition alone, while Q- and K-composition stay in the patterns. `corpus`, a file
+    or texts, is cut into windows of `length` tokens, at most `limit`. Elhage et al. 2021, "Term Importance Analysis".
+
+    Raises PathexpError for a model with MLPs, or a corpus without one whole window.
+    """
+    if model.config.d_mlp:
+        raise PathexpError(
+            "virtual heads are weighed in attention-only models; this one has MLPs between heads"
+        )
+    sums, tokens = np.zeros(3), 0
+    counts: tuple[int, ...] = ()
+    for window in windows(model, corpus, length, limit):
+        trace = model.run(window)
+        terms = expand(trace)
+        counts = terms.count_by_order()
+        sums += [_loss(logits, trace.tokens) for logits in _kept(terms.by_order())]
+        tokens += len(window) - 1
+    if not tokens:
+        raise PathexpError("the corpus has no whole window of tokens; give more text or a smaller length")
+    whole, without, direct = (float(value) for value in sums / tokens)
+    return VirtualShare(whole, without, direct, counts, tokens)
+
+
+def _kept(orders: Array) -> Iterator[Array]:
+    """The logits of all paths, of those through one head at most, and of those through none."""
+    yield orders.sum(axis=0)
+    yield orders[:2].sum(axis=0)
+    yield orders[0]
+
+
+def _loss(logits: Array, tokens: np.ndarray) -> float:
+    """The summed loss of each token given those before it, in nats."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return -float(logs[np.arange(len(tokens) - 1), tokens[1:]].sum())

@@ -1,0 +1,29 @@
+"""pathexp bigrams: a model's direct path beside the bigrams of a corpus."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..circuits.bigrams import bigrams
+from ..model import load
+from ..report.token_tables import BigramReport
+from .arguments import OK, show
+
+HELP = "compare a model's direct path with the bigrams of a corpus"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("corpus", help="a UTF-8 text file")
+    parser.add_argument("--model", default="attn-0l", help="a bundled model or a file")
+    parser.add_argument("--at-least", type=int, default=5, metavar="N", help="compare bigrams seen so often")
+    parser.add_argument("--top", type=int, default=12, metavar="K", help="how many to list")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Count, compare and print."""
+    model = load(options.model)
+    report = BigramReport(model, bigrams(model, options.corpus, options.at_least), options.top)
+    show(report.data, report.text, options)
+    return OK
