@@ -255,7 +255,6 @@ def _scores(text: Repeated, head: str, queries: int) -> Iterator[ScoreExpansion]
 
 
 def _explained(terms: ScoreExpansion, before: str) -> tuple[float, float, dict[str, float]]:
-    sources = " | ".join(terms.keys.graph.alphabet.sources)
-    through = terms.where(key=f"({sources}) .* {before} .* K")
+    through = terms.where(key=f"S .* {before} .* K")
     by_kind = {kind: terms.pair.advantage(row) for kind, row in terms.rows_by_kind().items()}
     return terms.advantage(), through.advantage(), by_kind

@@ -7,7 +7,7 @@ import pytest
 
 import pathexp as px
 from pathexp.errors import GraphError, PathError, TargetError
-from tests.zoo import ZOO
+from tests.zoo import FAMILIES, ZOO
 
 NAMES = sorted(name for name in ZOO if name not in ("bigram", "0L", "0L-final-layernorm"))
 
@@ -133,6 +133,54 @@ def test_terms_by_naive_recursion():
     for term in terms:
         q, k = str(term.query_term.path), str(term.key_term.path)
         np.testing.assert_allclose(term.value, queries[q][i] @ keys[k][j] / np.sqrt(c.d_head), atol=1e-13)
+
+
+# Published families ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_scores_of_published_families(name):
+    """Rotary (one form per distance), ALiBi, windows, caps, normed queries, post-norms, MLPs on the way."""
+    model = FAMILIES[name]()
+    trace = run(model, 9)
+    for head, query, key in (("L0H1", 8, 6), ("L1H1", 8, 7), ("L1H0", 3, 3)):
+        terms = px.expand_score(trace, head, query, key)
+        verdict = terms.verify()
+        assert verdict.ok and verdict.tolerance < 1e-9, str(verdict)
+        np.testing.assert_allclose(terms.row(), _seen(scores_of(trace, head)[query]), atol=1e-11)
+        ranking = terms.top(3)
+        np.testing.assert_allclose(ranking.value + ranking.remainder, terms.value(), atol=1e-11)
+
+
+def _seen(row):
+    return np.where(np.isneginf(row), np.nan, row)
+
+
+def test_rotary_terms_have_one_form_per_distance():
+    trace = run(FAMILIES["llama"](), 9)
+    for query, key in ((8, 6), (5, 3)):
+        term = px.expand_score(trace, "L1H0", query, key)["E Q", "E L0H3 K"]
+        assert "W_Q_L1H0ᵀ R_2 W_K_L1H0" in term.formula and r"R_{2}" in term.latex()
+        dense = px.evaluate(term.expr, term.arrays())
+        np.testing.assert_allclose(dense[query, key], term.value, atol=1e-13)
+    near = px.expand_score(trace, "L1H0", 8, 7)["E Q", "E L0H3 K"]
+    assert "R_1" in near.formula
+
+
+def test_the_key_bias_has_an_effect_where_keys_are_turned():
+    terms = px.expand_score(run(FAMILIES["llama"](), 9), "L1H0", 8, 3)
+    assert not any(term.no_effect for term in terms.where(key="b_K_L1H0 K"))
+
+
+def test_slopes_are_a_term_of_their_own():
+    model = FAMILIES["bloom"]()
+    terms = px.expand_score(run(model, 9), "L0H2", 8, 3)
+    (slope,) = terms.where(kind="position bias")
+    assert str(slope) == "ALiBi" and slope.value == -5 * model.config.alibi_slopes[2]
+    np.testing.assert_allclose(slope.row, -np.abs(8 - np.arange(9)) * model.config.alibi_slopes[2])
+    without = terms.where(kind=["direct", "Q-composition", "K-composition", "joint"])
+    np.testing.assert_allclose(without.value() + slope.value, terms.value(), atol=1e-13)
+    assert list(terms)[-1].kind == "position bias" and terms.count() == without.count() + 1
 
 
 # The verdict can fail -----------------------------------------------------------------------------------
