@@ -126,9 +126,9 @@ def eigenvectors(map: LinearMap) -> Eigenvectors:
     """
     endomorphism(map, "eigenvectors")
     left, _ = halves(map)
-    turned = turned(map)
-    values, small = np.linalg.eig(turned)
-    cutoff = null_cutoff(np.asarray(np.linalg.svd(turned, compute_uv=False)), map.shape)
+    rotated = turned(map)
+    values, small = np.linalg.eig(rotated)
+    cutoff = null_cutoff(np.asarray(np.linalg.svd(rotated, compute_uv=False)), map.shape)
     kept = [i for i in by_magnitude(values) if abs(values[i]) > cutoff]
     vectors = (left @ small[:, kept].real) + 1j * (left @ small[:, kept].imag)
     return Eigenvectors(values[kept].astype(np.complex128), vectors / np.linalg.norm(vectors, axis=0))
