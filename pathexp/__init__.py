@@ -10,6 +10,9 @@
 from .algebra import LinearMap, Space, compose
 from .circuits import (
     bigrams,
+    composition_score,
+    composition_scores,
+    composition_table,
     copying,
     flow,
     head,
@@ -59,6 +62,9 @@ __all__ = [
     "bigrams",
     "compare",
     "compose",
+    "composition_score",
+    "composition_scores",
+    "composition_table",
     "copying",
     "evaluate",
     "expand",

@@ -1,6 +1,8 @@
 """Circuits: one question a file, answered from weights, graphs and runs."""
 
 from .bigrams import Bigrams, bigrams
+from .composition import CompositionScores, composition_scores
+from .composition_path import CompositionTable, PathComposition, composition_score, composition_table
 from .copying import Copying, Spectrum, copying, ov_spectrum, qk_spectrum, row_maximum_on_diagonal, spectrum
 from .exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from .flow import flow, inflow_shares, split
@@ -15,6 +17,8 @@ from .virtual_heads import VirtualHead, VirtualShare, virtual_heads, virtual_sha
 __all__ = [
     "Bigrams",
     "Bug",
+    "CompositionScores",
+    "CompositionTable",
     "Copying",
     "Head",
     "HeadKind",
@@ -22,6 +26,7 @@ __all__ = [
     "Induction",
     "InductionPair",
     "KeyPath",
+    "PathComposition",
     "Raised",
     "SkipTrigram",
     "Spectrum",
@@ -29,6 +34,9 @@ __all__ = [
     "VirtualShare",
     "bigrams",
     "bugs",
+    "composition_score",
+    "composition_scores",
+    "composition_table",
     "copying",
     "explain_induction",
     "flow",

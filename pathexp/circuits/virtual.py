@@ -60,10 +60,10 @@ def virtual_weight(
     first, last = ports.writer(writer), ports.reader(reader)
     labels = _labels(through)
     if labels == "all":
-        _check_route([start, end])
+        check_route([start, end])
         return compose(last, *reversed(_layers(ports, start, end)), first)
     passed = [ports.through(label) for label in labels]
-    _check_route([start, *map(ports.place, labels), end])
+    check_route([start, *map(ports.place, labels), end])
     return compose(last, *reversed(passed), first)
 
 
@@ -75,7 +75,7 @@ def _labels(through: Through) -> Literal["all"] | tuple[str, ...]:
     return tuple(through)
 
 
-def _check_route(places: Sequence[Place]) -> None:
+def check_route(places: Sequence[Place]) -> None:
     """Raise PathError where something would read what has not been written yet."""
 
     def step(before: Place, after: Place) -> Place:

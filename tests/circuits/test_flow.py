@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.zoo import ZOO
 
 from pathexp import ResidualGraph, Target, expand, random_model
 from pathexp.algebra import Dense, Diagonal, Space
 from pathexp.circuits import flow, inflow_shares, prune, split
 from pathexp.errors import GraphError, PathexpError, SizeError, TargetError
 from pathexp.graph import Component, Factor, Gate, Step
+from tests.zoo import ZOO
 
 POSITION, MODEL = Space("position", 4), Space("model", 5)
 
