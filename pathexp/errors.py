@@ -52,3 +52,7 @@ class FreezeError(PathexpError):
 
 class TargetError(PathexpError):
     """A target that does not belong to the run it is asked of."""
+
+
+class LoadWarning(UserWarning):
+    """Something that a file leaves open, and that was decided by a default."""

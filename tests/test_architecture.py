@@ -22,6 +22,7 @@ FLOORS = {
 LAZY = {
     "expansion/symbolic.py": {"sympy"},
     "graph/network.py": {"networkx"},
+    "model/load/gguf_file.py": {"gguf"},
     "model/load/tokenizer_json.py": {"tokenizers"},
 }
 FORBIDDEN_ROOMS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base", "tools", "stuff"}

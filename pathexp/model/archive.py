@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..errors import LoadError, PathexpError, WeightsError
 from .config import Config
-from .tokenizer import Tokenizer
+from .load.coders import coder_from_dict
 from .weights import Array, Weights
 
 FORMAT, VERSION = "pathexp", 1
@@ -69,7 +69,7 @@ def read_archive(path: str | Path) -> Parts:
         header = _read_header(raw.pop(HEADER, None))
         config = Config.from_dict(_entry(header, "config", dict))
         coder = header.get("tokenizer")
-        tokenizer = None if coder is None else Tokenizer.from_dict(_entry(header, "tokenizer", dict))
+        tokenizer = None if coder is None else coder_from_dict(_entry(header, "tokenizer", dict))
         weights = _weights(raw, config)
         return Parts(config, weights, tokenizer, _entry(header, "name", str))
     except PathexpError as error:

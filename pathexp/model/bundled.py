@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from ..errors import LoadError
+from .load.formats import load_path
+from .load.options import options as read_options
 from .model import Model
 from .npz import load_npz
-
-_READERS: Mapping[str, Callable[[Path], Model]] = {
-    ".npz": load_npz,  # a further format is a reader in pathexp/model/load/ and its ending here
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,39 +71,31 @@ def load_bundled(name: str) -> Model:
         return load_npz(path)
 
 
-def load(name_or_path: str | Path) -> Model:
-    """A model by the name of a bundled one, or else from a file.
+def load(name_or_path: str | Path, **options: Any) -> Model:
+    """A model by the name of a bundled one, or else from a file or a directory.
 
-    A name wins over a file of the same name; write ``./attn-2l`` or give a Path for the file.
-    Files are read by their ending: ``.npz`` (as ``Model.save`` writes them).
+    A name wins over a file of the same name; write ``./attn-2l`` or give a Path for the file. Known are
+    ``.npz`` (as ``Model.save`` writes them), directories with config.json and safetensors (as transformers
+    saves them), ``.gguf``, and ``.bin`` of llama2.c. Nothing is fetched, and no code in a file is run.
+    ``options`` answer what a file leaves open: ``tie``, ``vocab_from_checkpoint``, ``strict``, ``ignore``,
+    ``embedding_scale``, as pathexp.model.load.options.Options has them.
 
-    Raises LoadError if it is neither a bundled name nor a file, or a file that cannot be read.
+    Raises LoadError if it is neither a bundled name nor there, or cannot be read.
 
     >>> load("attn-1l").config.n_heads
     8
     """
-    if isinstance(name_or_path, str) and name_or_path in _names():
+    if isinstance(name_or_path, str) and name_or_path in _names() and not options:
         return load_bundled(name_or_path)
-    return _reader(_existing(name_or_path))(Path(name_or_path))
+    return load_path(_existing(name_or_path), read_options(options))
 
 
 def _existing(name_or_path: str | Path) -> Path:
-    path = Path(name_or_path)
-    if path.is_file():
-        return path
-    what = "a directory, not a file" if path.is_dir() else "no bundled model and no file"
+    if Path(name_or_path).exists():
+        return Path(name_or_path)
     raise LoadError(
-        f"Cannot load {str(name_or_path)!r}: it is {what}.{_hint(str(name_or_path))} "
-        f"{_known()} Give one of these, or the path of a file ({_endings()})."
-    )
-
-
-def _reader(path: Path) -> Callable[[Path], Model]:
-    if path.suffix.lower() in _READERS:
-        return _READERS[path.suffix.lower()]
-    raise LoadError(
-        f"Cannot load {str(path)!r}: files ending in {path.suffix or 'nothing'!r} are not read; "
-        f"those that are end in {_endings()}."
+        f"Cannot load {str(name_or_path)!r}: it is no bundled model and no file.{_hint(str(name_or_path))} "
+        f"{_known()} Give one of these, or the path of a file or directory."
     )
 
 
@@ -120,10 +110,6 @@ def _hint(name: str) -> str:
 
 def _known() -> str:
     return f"Bundled models: {', '.join(_names())}."
-
-
-def _endings() -> str:
-    return ", ".join(_READERS)
 
 
 def _data(name: str) -> Traversable:

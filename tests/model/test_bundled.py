@@ -156,15 +156,15 @@ def test_neither_name_nor_file_is_refused() -> None:
         load("gpt9")
 
 
-def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="a directory"):
+def test_a_directory_without_a_configuration_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match=r"no config\.json"):
         load(tmp_path)
 
 
 def test_a_file_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "model.bin"
+    path = tmp_path / "model.h5"
     path.write_bytes(b"weights")
-    with pytest.raises(LoadError, match=r"'\.bin' are not read.*\.npz"):
+    with pytest.raises(LoadError, match=r"'\.h5' are not read.*\.npz"):
         load(path)
 
 

@@ -1,0 +1,113 @@
+"""Named tensors as a file holds them: shapes at once, numbers when asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import LoadError
+
+Numbers = npt.NDArray[np.floating[Any]]
+Shape = tuple[int, ...]
+
+_QUANTIZED = re.compile(
+    r"\.(qweight|qzeros|scales|g_idx|weight_scale(_inv)?|weight_packed|absmax|quant_map|SCB|scb|quant_state.*)$"
+)
+
+
+class Checkpoint(Protocol):
+    """Named tensors, wherever they are."""
+
+    @property
+    def where(self) -> str:
+        """The file or object, for messages."""
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of every tensor, by name; nothing is read."""
+
+    def read(self, name: str) -> Numbers:
+        """One tensor as half, single or double precision.
+
+        Raises LoadError if it does not hold real numbers.
+        """
+
+
+@dataclass(frozen=True)
+class Held:
+    """A checkpoint of arrays that are in memory already.
+
+    >>> Held({"w": np.ones((2, 3))}, "a test").shapes
+    {'w': (2, 3)}
+    """
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    where: str
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of every array, by name."""
+        return {name: array.shape for name, array in self.arrays.items()}
+
+    def read(self, name: str) -> Numbers:
+        """One array. Raises LoadError if it does not hold real numbers."""
+        array = self.arrays[name]
+        if array.dtype.kind != "f":
+            raise not_numbers(name, str(array.dtype), self.where)
+        return array
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A checkpoint under other names: ``names`` maps ours to those of the checkpoint behind."""
+
+    behind: Checkpoint
+    names: Mapping[str, str]
+
+    @property
+    def where(self) -> str:
+        """The file or object behind."""
+        return self.behind.where
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of every tensor, by its new name."""
+        return {name: self.behind.shapes[old] for name, old in self.names.items()}
+
+    def read(self, name: str) -> Numbers:
+        """One tensor by its new name."""
+        return self.behind.read(self.names[name])
+
+
+def not_numbers(name: str, dtype: str, where: str) -> LoadError:
+    """The error for a tensor that is no plain real numbers."""
+    return LoadError(
+        f"Cannot load {where}: tensor {name!r} holds {dtype}, no plain real numbers. Packed or quantized "
+        "weights mean nothing as they are; dequantize the checkpoint to float16, bfloat16 or float32 first."
+    )
+
+
+def refuse_quantized(names: Iterable[str], where: str) -> None:
+    """Raises LoadError if tensors are packed integers with scales (GPTQ, AWQ, bitsandbytes and their like)."""
+    packed = sorted(name for name in names if _QUANTIZED.search(name))
+    if packed:
+        raise LoadError(
+            f"Cannot load {where}: it is quantized: {listed(packed)}. Packed integers and scales mean "
+            "nothing as weights; dequantize the checkpoint to float16, bfloat16 or float32 first."
+        )
+
+
+def listed(names: Iterable[object], most: int = 8) -> str:
+    """Names for a message, the first few of them.
+
+    >>> listed(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    found = [repr(name) for name in names]
+    rest = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + rest

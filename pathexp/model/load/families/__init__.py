@@ -1,0 +1,1 @@
+"""Architectures as transformers saves them: configuration keys and tensor names to ours."""

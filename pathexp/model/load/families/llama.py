@@ -1,0 +1,177 @@
+"""Llama and its relatives: RMS norms, rotary positions, grouped heads, gated MLPs, and what each changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...config import Config
+from ..gather import Piece, Turn, as_it_is, heads_in, heads_out, one_more
+from ..keys import Keys
+from ..options import Options
+from ..rope import rotary
+from ..safetensors_file import upcast_bfloat16
+from .plan import Family, Plan, activation, head_size, windows
+
+Fields = Mapping[str, Any]
+
+_PRE = {"input_layernorm": "attn", "post_attention_layernorm": "mlp"}
+_BRANCH = {"post_attention_layernorm": "attn_post", "post_feedforward_layernorm": "mlp_post"}
+_SANDWICH = {"input_layernorm": "attn", "pre_feedforward_layernorm": "mlp"} | _BRANCH
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a relative differs: configuration fields of its own, norms by their names, biases, stored gains.
+
+    ``biases``: the projections that have one where ``attention_bias`` says so; ``always``: those that have
+    one in any case. ``told``: keys that have no default here, since the family's own is no formula.
+    """
+
+    fields: Callable[[Keys, Options], Fields]
+    norms: Mapping[str, str]
+    biases: str = "qkvo"
+    always: str = ""
+    gain: Turn = as_it_is
+    qk_norm: str | None = None
+    told: tuple[str, ...] = ()
+    epsilon: float = 1e-6
+    activation_key: tuple[str, str] = ("hidden_act", "silu")
+
+
+def _plan(kind: Kind, keys: Keys, options: Options) -> Plan:
+    config = Config(**{**_sizes(kind, keys), **kind.fields(keys, options)})
+    biased = kind.always + (kind.biases if keys.switch("attention_bias", False) else "")
+    if not kind.biases:
+        keys.must_be_off("attention_bias", "this family's biases are fixed")
+    pieces = [*_attention(config, kind, biased), *_mlp(config, keys.switch("mlp_bias", False))]
+    unused = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"model\.rotary_emb\.inv_freq")
+    return Plan(config, pieces, unused)
+
+
+def _sizes(kind: Kind, keys: Keys) -> dict[str, Any]:
+    n_heads, d_model = keys.size("num_attention_heads"), keys.size("hidden_size")
+    told = {key: keys.size(key) for key in kind.told}
+    d_head = told.get("head_dim") or keys.get("head_dim") or head_size(keys, d_model, n_heads)
+    return {
+        "n_layers": keys.size("num_hidden_layers"),
+        "n_heads": n_heads,
+        "n_kv_heads": keys.size("num_key_value_heads", n_heads),
+        "d_model": d_model,
+        "d_head": keys.size("head_dim", d_head),
+        "d_vocab": keys.size("vocab_size"),
+        "n_ctx": keys.size("max_position_embeddings"),
+        "d_mlp": keys.size("intermediate_size"),
+        "positions": "rotary",
+        "rotary": rotary(keys, d_head),
+        "norm": "rmsnorm",
+        "norm_eps": keys.assumed_number("rms_norm_eps", kind.epsilon),
+        "qk_norm": kind.qk_norm,
+        "activation": activation(keys, *kind.activation_key),
+        "gated": True,
+    }
+
+
+def _attention(c: Config, kind: Kind, biased: str) -> Iterator[Piece]:
+    d, h, block = c.d_model, c.d_head, "model.layers.{l}."
+    for letter, heads in (("q", c.n_heads), ("k", c.n_kv_heads), ("v", c.n_kv_heads)):
+        name = f"{block}self_attn.{letter}_proj"
+        yield Piece(f"{name}.weight", (heads * h, d), {f"W_{letter.upper()}": heads_in(heads)})
+        if letter in biased:
+            yield Piece(f"{name}.bias", (heads * h,), {f"b_{letter.upper()}": heads_in(heads)})
+        if kind.qk_norm and letter in "qk":
+            whole = kind.qk_norm == "projection"
+            turn = heads_in(heads) if whole else as_it_is
+            size = heads * h if whole else h
+            yield Piece(f"{block}self_attn.{letter}_norm.weight", (size,), {f"g_{letter}": turn})
+    yield Piece(block + "self_attn.o_proj.weight", (d, c.n_heads * h), {"W_O": heads_out(c.n_heads)})
+    if "o" in biased:
+        yield Piece(block + "self_attn.o_proj.bias", (d,), {"b_O": as_it_is})
+    for theirs, ours in kind.norms.items():
+        yield Piece(f"{block}{theirs}.weight", (d,), {f"g_{ours}": kind.gain})
+    yield Piece("model.norm.weight", (d,), {"g_final": kind.gain})
+
+
+def _mlp(c: Config, biased: bool) -> Iterator[Piece]:
+    block, d, m = "model.layers.{l}.mlp.", c.d_model, c.d_mlp
+    for theirs, ours, shape in (("gate", "gate", (m, d)), ("up", "in", (m, d)), ("down", "out", (d, m))):
+        yield Piece(f"{block}{theirs}_proj.weight", shape, {f"W_{ours}": as_it_is})
+        if biased:
+            yield Piece(f"{block}{theirs}_proj.bias", shape[:1], {f"b_{ours}": as_it_is})
+
+
+# What each has of its own ----------------------------------------------------------------------------------
+
+
+def _nothing(keys: Keys, options: Options) -> Fields:
+    return {}
+
+
+def _mistral(keys: Keys, options: Options) -> Fields:
+    return {"windows": keys.optional_size("sliding_window", 4096)}
+
+
+def _qwen(keys: Keys, options: Options) -> Fields:
+    n_layers, first = keys.size("num_hidden_layers"), keys.get("max_window_layers", 28)
+    slides = keys.switch("use_sliding_window", False)
+    width = keys.optional_size("sliding_window", 4096) if slides else None
+    keys.asked.add("sliding_window")
+    return {"windows": windows(keys, n_layers, width, lambda layer: layer >= first)}
+
+
+def _gemma2(keys: Keys, options: Options) -> Fields:
+    keys.must_be_off("use_bidirectional_attention", "the causal model is known here")
+    n_layers, width = keys.size("num_hidden_layers"), keys.optional_size("sliding_window", 4096)
+    return {
+        "norm_placement": "sandwich",
+        "embedding_multiplier": embedding_scale(keys.size("hidden_size"), options.embedding_scale),
+        "attention_scale": keys.assumed_number("query_pre_attn_scalar", 256) ** -0.5,
+        "attention_cap": keys.optional_number("attn_logit_softcapping", 50.0),
+        "logit_cap": keys.optional_number("final_logit_softcapping", 30.0),
+        "windows": windows(keys, n_layers, width, lambda layer: layer % 2 == 0),
+    }
+
+
+def _olmo2(keys: Keys, options: Options) -> Fields:
+    return {"norm_placement": "branch"}
+
+
+def embedding_scale(d_model: int, precision: str = "float64") -> float:
+    """Gemma's multiplier of the embedding, √d_model, as computed in a precision.
+
+    >>> embedding_scale(3072), embedding_scale(3072, "bfloat16")
+    (55.42562584220407, 55.5)
+    """
+    exact = np.sqrt(np.float64(d_model))
+    if precision == "float64":
+        return float(exact)
+    bits = np.array([exact], dtype=np.float32).view(np.uint32)
+    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16  # to nearest, ties to even
+    return float(upcast_bfloat16(nearest.astype(np.uint16))[0])
+
+
+def _family(kind: Kind, tied: bool = False) -> Family:
+    return Family(
+        "model.", "model.embed_tokens.weight", "lm_head.weight", tied=tied, plan=partial(_plan, kind)
+    )
+
+
+LLAMA = _family(Kind(_nothing, _PRE))
+MISTRAL = _family(Kind(_mistral, _PRE, biases="", told=("num_key_value_heads",)))
+QWEN2 = _family(Kind(_qwen, _PRE, biases="", always="qkv", told=("num_key_value_heads",)))
+QWEN3 = _family(Kind(_qwen, _PRE, qk_norm="head", told=("num_key_value_heads", "head_dim")))
+GEMMA2 = _family(
+    Kind(
+        _gemma2,
+        _SANDWICH,
+        gain=one_more,
+        told=("num_key_value_heads", "head_dim"),
+        activation_key=("hidden_activation", "gelu_pytorch_tanh"),
+    ),
+    tied=True,
+)
+OLMO2 = _family(Kind(_olmo2, _BRANCH, qk_norm="projection", epsilon=1e-5))

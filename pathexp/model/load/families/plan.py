@@ -1,0 +1,88 @@
+"""What a family of models says of itself, and what it makes of one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...config import Config
+from ..gather import Array, Piece
+from ..keys import Keys
+from ..options import Options
+
+Arrays = dict[str, Array]
+
+ACTIVATIONS: Mapping[str, str] = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+"""Activations by the names that transformers has for them, to ours."""
+
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One model: its configuration and where its arrays are.
+
+    ``pieces`` leave out the two tables of tokens; ``unused`` are patterns of tensors that may be there and
+    are not read; ``finish`` makes of the arrays as gathered those of Weights.
+    """
+
+    config: Config
+    pieces: Sequence[Piece]
+    unused: Sequence[str] = ()
+    finish: Callable[[Arrays], Arrays] = lambda arrays: arrays
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family: the prefix of its base model's tensors, its two tables of tokens, and its plan.
+
+    ``tied``: whether the tables are one where the configuration does not say.
+    """
+
+    base: str
+    embedding: str
+    unembedding: str
+    tied: bool
+    plan: Callable[[Keys, Options], Plan]
+
+
+def activation(keys: Keys, key: str, default: str) -> str:
+    """The activation that a key names, in our words."""
+    return keys.choice(key, keys.assume(key, default), ACTIVATIONS)
+
+
+def head_size(keys: Keys, d_model: int, n_heads: int) -> int:
+    """d_model / n_heads, for families that have no key for it. Raises LoadError if it is not whole."""
+    if d_model % n_heads:
+        raise keys.error(f"the size of a head is not told, and {n_heads} heads do not divide {d_model}")
+    return d_model // n_heads
+
+
+def windows(
+    keys: Keys, n_layers: int, width: int | None, default: Callable[[int], bool]
+) -> tuple[int | None, ...] | None:
+    """The window of each layer: an explicit ``layer_types`` wins over the family's rule.
+
+    ``default`` says of a layer whether it slides where there is no list. Raises LoadError for a kind that is
+    not known, a list of another length, or a sliding layer without a width.
+    """
+    kinds = keys.get("layer_types")
+    if kinds is None:
+        kinds = [_SLIDING if width is not None and default(layer) else _FULL for layer in range(n_layers)]
+    if not isinstance(kinds, list) or len(kinds) != n_layers:
+        raise keys.error(f"'layer_types' must be a list of {n_layers} kinds, one a layer, found {kinds!r}")
+    unknown = [kind for kind in kinds if kind not in (_FULL, _SLIDING)]
+    if unknown:
+        raise keys.error(f"'layer_types' has {unknown[0]!r}; known are {_FULL!r} and {_SLIDING!r}")
+    if _SLIDING in kinds and width is None:
+        raise keys.error("'layer_types' has sliding layers, but 'sliding_window' gives them no width")
+    return tuple(width if kind == _SLIDING else None for kind in kinds) if _SLIDING in kinds else None

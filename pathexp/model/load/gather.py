@@ -1,0 +1,142 @@
+"""Tensors of a checkpoint to arrays of ours: every one accounted for, every problem told at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import LoadError
+from .checkpoint import Checkpoint, Shape, listed
+
+Array = npt.NDArray[np.float64]
+Turn = Callable[[Array], Array]
+
+_MOST = 12  # problems told in one message
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One tensor of theirs, of a known shape, and the arrays of ours that it holds, each with its turn.
+
+    ``{l}`` in the name stands for the layer: there is one such tensor in every layer, and ours are stacked.
+    """
+
+    theirs: str
+    shape: Shape
+    ours: Mapping[str, Turn]
+
+    @property
+    def by_layer(self) -> bool:
+        """Whether there is one in every layer."""
+        return "{l}" in self.theirs
+
+    def names(self, n_layers: int) -> Iterator[str]:
+        """The names of the tensors, layer by layer."""
+        if not self.by_layer:
+            yield self.theirs
+        else:
+            yield from (self.theirs.replace("{l}", str(layer)) for layer in range(n_layers))
+
+
+def gather(
+    checkpoint: Checkpoint, pieces: Sequence[Piece], n_layers: int, unused: Sequence[str] = ()
+) -> dict[str, Array]:
+    """Read all pieces as float64 arrays of ours, read-only and stacked over layers.
+
+    ``unused`` are patterns of tensors that may be there and are not read, such as stored masks.
+
+    Raises LoadError with all problems at once: missing tensors, tensors that nothing here knows, and shapes.
+    """
+    problems = list(_problems(checkpoint, pieces, n_layers, unused))
+    if problems:
+        shown = problems[:_MOST]
+        more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
+        head = f"Cannot load {checkpoint.where}: {len(problems)} problem(s) with its tensors:"
+        raise LoadError("\n  ".join([head, *shown, *more]))
+    arrays: dict[str, Array] = {}
+    for piece in pieces:
+        for layer, name in enumerate(piece.names(n_layers)):
+            _store(arrays, piece, checkpoint.read(name).astype(np.float64), layer, n_layers)
+    return {name: _read_only(array) for name, array in arrays.items()}
+
+
+def _problems(
+    checkpoint: Checkpoint, pieces: Sequence[Piece], n_layers: int, unused: Sequence[str]
+) -> Iterator[str]:
+    shapes = checkpoint.shapes
+    expected = {name: piece.shape for piece in pieces for name in piece.names(n_layers)}
+    for name, shape in expected.items():
+        if name not in shapes:
+            yield f"{name!r} is missing: expected shape {list(shape)}"
+        elif tuple(shapes[name]) != shape:
+            yield f"{name!r} has shape {list(shapes[name])}, expected {list(shape)}"
+    known = [re.compile(pattern) for pattern in unused]
+    extra = [name for name in shapes if name not in expected and not any(k.fullmatch(name) for k in known)]
+    if extra:
+        yield f"{len(extra)} tensor(s) have no place in this architecture: {listed(sorted(extra))}"
+
+
+def _store(arrays: dict[str, Array], piece: Piece, raw: Array, layer: int, n_layers: int) -> None:
+    for name, turn in piece.ours.items():
+        part = turn(raw)
+        if not piece.by_layer:
+            arrays[name] = np.ascontiguousarray(part)
+            continue
+        if name not in arrays:
+            arrays[name] = np.empty((n_layers, *part.shape))
+        arrays[name][layer] = part
+
+
+def _read_only(array: Array) -> Array:
+    array.setflags(write=False)
+    return array
+
+
+# Turns: from rows of theirs, (outputs, inputs), to ours ----------------------------------------------------
+
+
+def as_it_is(raw: Array) -> Array:
+    """Nothing to turn."""
+    return raw
+
+
+def transposed(raw: Array) -> Array:
+    """(rows, columns) to (columns, rows)."""
+    return raw.T
+
+
+def one_more(raw: Array) -> Array:
+    """A gain that is stored less one, as Gemma has it."""
+    return 1.0 + raw
+
+
+def heads_in(heads: int) -> Turn:
+    """A projection, (heads · d_head, d_model), to (heads, d_head, d_model), or its bias to (heads, d_head).
+
+    >>> heads_in(2)(np.arange(8.0).reshape(4, 2)).tolist()
+    [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0], [6.0, 7.0]]]
+    """
+    return lambda raw: raw.reshape(heads, -1, *raw.shape[1:])
+
+
+def heads_out(heads: int) -> Turn:
+    """An output projection, (d_model, heads · d_head), to (heads, d_model, d_head).
+
+    >>> heads_out(2)(np.arange(4.0).reshape(1, 4)).tolist()
+    [[[0.0, 1.0]], [[2.0, 3.0]]]
+    """
+    return lambda raw: raw.reshape(raw.shape[0], heads, -1).transpose(1, 0, 2)
+
+
+def rows(begin: int, end: int, turn: Turn) -> Turn:
+    """Some rows of a fused tensor, then a turn."""
+    return lambda raw: turn(raw[begin:end])
+
+
+def after(first: Turn, second: Turn) -> Turn:
+    """One turn after another."""
+    return lambda raw: second(first(raw))

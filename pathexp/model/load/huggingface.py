@@ -1,0 +1,155 @@
+"""Directories as transformers saves them: config.json, safetensors, tokenizer.json. Nothing is fetched."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import LoadError, LoadWarning, PathexpError
+from ..config import Config
+from ..model import Model
+from ..weights import Weights
+from .checkpoint import Checkpoint, Renamed, refuse_quantized
+from .families.gpt2 import GPT2
+from .families.gpt_neox import GPT_NEOX
+from .families.llama import GEMMA2, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
+from .families.plan import Family, Plan
+from .gather import gather
+from .keys import Keys, read_keys
+from .options import Options
+from .safetensors_file import open_safetensors
+from .shards import open_folder, open_index
+from .tables import find_tables
+from .tokenizer_json import JsonTokenizer, open_tokenizer
+
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+
+FAMILIES: Mapping[str, Family] = {
+    "gemma2": GEMMA2,
+    "gpt2": GPT2,
+    "gpt_neox": GPT_NEOX,
+    "llama": LLAMA,
+    "mistral": MISTRAL,
+    "olmo2": OLMO2,
+    "qwen2": QWEN2,
+    "qwen3": QWEN3,
+}
+"""The architectures that are known, by the ``model_type`` of config.json."""
+
+
+def load_huggingface(path: str | Path, options: Options | None = None) -> Model:
+    """Read a model from a directory with config.json, safetensors and perhaps tokenizer.json.
+
+    ``path`` is the directory, or its .safetensors or .safetensors.index.json where it has several. Any model
+    of a known architecture loads, whatever its name. Half precision comes as float64. BERT reads one segment.
+
+    Raises LoadError for what is missing, unknown or in disagreement, by name; see ``Options`` for decisions
+    that can be made.
+    """
+    place = Path(path)
+    folder = place if place.is_dir() else place.parent
+    try:
+        return _loaded(folder, place, options or Options())
+    except LoadError:
+        raise
+    except PathexpError as error:
+        raise LoadError(f"Cannot load {str(path)!r}: {error}") from error
+
+
+def _loaded(folder: Path, place: Path, options: Options) -> Model:
+    values = _config_values(folder)
+    keys = Keys(values, repr(str(folder / CONFIG)))
+    family = _family(keys)
+    checkpoint = _based(_checkpoint(folder, place), family)
+    refuse_quantized(checkpoint.shapes, checkpoint.where)
+    plan = family.plan(_with_vocabulary(keys, family, checkpoint, options), options)
+    tied = keys.switch("tie_word_embeddings", family.tied)
+    keys.finish(options.ignore)
+    config, weights = _read(checkpoint, family, plan, tied, options)
+    return Model(config, weights, _tokenizer(folder, config), name=folder.resolve().name)
+
+
+def _config_values(folder: Path) -> Mapping[str, Any]:
+    if not (folder / CONFIG).is_file():
+        raise LoadError(
+            f"Cannot load {str(folder)!r}: it has no {CONFIG}, and tensors alone do not say what is computed "
+            "with them. Put the model's own beside them."
+        )
+    return read_keys(folder / CONFIG)
+
+
+def _family(keys: Keys) -> Family:
+    kind = keys.get("model_type")
+    if kind not in FAMILIES:
+        raise keys.error(f"model_type {kind!r} is not known; known: {', '.join(FAMILIES)}")
+    return FAMILIES[kind]
+
+
+def _checkpoint(folder: Path, place: Path) -> Checkpoint:
+    if place.is_dir():
+        return open_folder(folder)
+    return open_index(place) if place.suffix == ".json" else open_safetensors(place)
+
+
+def _based(checkpoint: Checkpoint, family: Family) -> Checkpoint:
+    """The checkpoint under the names of the whole model, if it is saved from the base model alone."""
+    if any(name.startswith(family.base) for name in checkpoint.shapes):
+        return checkpoint
+    outside = {family.unembedding}
+    names = {name if name in outside else family.base + name: name for name in checkpoint.shapes}
+    return Renamed(checkpoint, names)
+
+
+def _with_vocabulary(keys: Keys, family: Family, checkpoint: Checkpoint, options: Options) -> Keys:
+    """The keys, with the vocabulary's size as the tensors have it, if that is asked for."""
+    told = keys.size("vocab_size")
+    stored = [checkpoint.shapes[n] for n in (family.embedding, family.unembedding) if n in checkpoint.shapes]
+    found = stored[0][0] if stored and stored[0] else told
+    if found == told:
+        return keys
+    if not options.vocab_from_checkpoint:
+        raise keys.error(
+            f"vocab_size is {told}, but {family.embedding!r} has shape {list(stored[0])}, expected {told} rows. "
+            "If the tensors are right: load(..., vocab_from_checkpoint=True)"
+        )
+    warnings.warn(
+        f"{keys.where} says vocab_size = {told}; {found} is taken, the rows of {family.embedding!r}.",
+        LoadWarning,
+        stacklevel=2,
+    )
+    keys.values = {**keys.values, "vocab_size": found}
+    return keys
+
+
+def _read(
+    checkpoint: Checkpoint, family: Family, plan: Plan, tied: bool, options: Options
+) -> tuple[Config, Weights]:
+    config = plan.config
+    names = family.embedding, family.unembedding
+    tables = find_tables(checkpoint, names, (config.d_vocab, config.d_model), tied, options)
+    arrays = gather(checkpoint, [*tables.pieces, *plan.pieces], config.n_layers, plan.unused)
+    _check_frequencies(checkpoint, config)
+    config = replace(config, tied=tables.shared)
+    return config, Weights(**plan.finish(tables.complete(arrays)))
+
+
+def _check_frequencies(checkpoint: Checkpoint, config: Config) -> None:
+    """Rotary frequencies that were stored must be those of the configuration."""
+    for name in checkpoint.shapes:
+        if name.endswith("rotary_emb.inv_freq") and config.rotary is not None:
+            stored, ours = checkpoint.read(name), config.rotary.frequencies()
+            if stored.shape != ours.shape or not np.allclose(stored, ours, rtol=1e-2, atol=1e-6):
+                raise LoadError(
+                    f"Cannot load {checkpoint.where}: {name!r} holds {stored.tolist()!r:.60}, "
+                    f"but the configuration gives {ours.tolist()!r:.60}."
+                )
+
+
+def _tokenizer(folder: Path, config: Config) -> JsonTokenizer | None:
+    path = folder / TOKENIZER
+    return open_tokenizer(path, config.d_vocab) if path.is_file() else None

@@ -1,0 +1,137 @@
+"""Rotary positions as configurations tell them, in the old place and in the new one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..rotary import Linear, Llama3, Rotary, Scaling, Yarn
+from .keys import Keys
+
+_COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+_SCALED = {
+    "default": set[str](),
+    "linear": {"factor"},
+    "llama3": {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
+    "yarn": {
+        "factor", "original_max_position_embeddings", "beta_fast", "beta_slow", "attention_factor",
+        "truncate", "mscale", "mscale_all_dim",
+    },
+}  # fmt: skip
+BASE_KEYS = ("rope_theta", "rotary_emb_base")
+SHARE_KEYS = ("partial_rotary_factor", "rotary_pct")
+
+
+def rotary(keys: Keys, d_head: int, *, share: float = 1.0) -> Rotary:
+    """The rotary positions of a configuration; pairs are half-split, as transformers has them.
+
+    The base may stand in ``rope_theta``, in ``rope_parameters`` or in ``rope_scaling``; where it stands
+    nowhere, 10000 is assumed, with a warning. ``share`` is the family's default share of a head that turns.
+
+    Raises LoadError where two places disagree, or for a scaling or a key that is not known.
+    """
+    given = _parameters(keys)
+    base = _agreed(keys, given, "rope_theta", BASE_KEYS)
+    if base is None:
+        keys.assumed["rope_theta"] = base = 10000.0
+    turned = _agreed(keys, given, "partial_rotary_factor", SHARE_KEYS)
+    dims = int(d_head * (share if turned is None else turned))
+    return Rotary(base=base, dims=dims, pairing="half", scaling=_scaling(keys, given))
+
+
+def _parameters(keys: Keys) -> Mapping[str, Any]:
+    """What ``rope_parameters`` and ``rope_scaling`` say together."""
+    places = {place: _flat(keys, place) for place in ("rope_parameters", "rope_scaling")}
+    new, old = places["rope_parameters"], places["rope_scaling"]
+    for key in new.keys() & old.keys():
+        if new[key] != old[key]:
+            raise keys.error(
+                f"rope_parameters says {key} = {new[key]!r}, rope_scaling says {old[key]!r}; make them agree"
+            )
+    return {**old, **new}
+
+
+def _flat(keys: Keys, place: str) -> Mapping[str, Any]:
+    found = keys.get(place, {})
+    if not isinstance(found, Mapping):
+        raise keys.error(f"{place!r} must be an object, found {found!r:.80}")
+    if any(isinstance(value, Mapping) for value in found.values()):
+        kinds = list(found.values())
+        if any(kind != kinds[0] for kind in kinds):
+            raise keys.error(f"{place!r} differs between kinds of layers, which is not known here")
+        found = kinds[0]
+    flat = {key: value for key, value in found.items() if value is not None}
+    if "type" in flat:
+        flat.setdefault("rope_type", flat.pop("type"))
+    return flat
+
+
+def _agreed(keys: Keys, given: Mapping[str, Any], inner: str, outer: tuple[str, ...]) -> float | None:
+    """The one value of what may stand in several places."""
+    found = {key: keys.number(key) for key in outer if keys.get(key) is not None}
+    if inner in given:
+        found[f"rope_parameters.{inner}"] = _number(keys, given, inner)
+    if len(set(found.values())) > 1:
+        told = ", ".join(f"{key} = {value}" for key, value in found.items())
+        raise keys.error(f"it gives different values for one thing: {told}; make them agree")
+    return next(iter(found.values()), None)
+
+
+def _scaling(keys: Keys, given: Mapping[str, Any]) -> Scaling | None:
+    kind = given.get("rope_type", "default")
+    if kind not in _SCALED:
+        raise keys.error(f"rope_type {kind!r} is not known; known: {', '.join(_SCALED)}")
+    known = _COMMON | _SCALED[kind]
+    unknown = sorted(set(given) - known)
+    if unknown and kind != "default":
+        raise keys.error(f"rope_type {kind!r} has no {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    if unknown:
+        raise keys.error(f"rope_parameters has {unknown[0]!r} but no rope_type that would use it")
+    if kind == "linear":
+        return Linear(factor=_number(keys, given, "factor"))
+    if kind == "llama3":
+        names = ("factor", "low_freq_factor", "high_freq_factor")
+        factors = {name: _number(keys, given, name) for name in names}
+        return Llama3(**factors, original_n_ctx=_original(keys, given))
+    return _yarn(keys, given) if kind == "yarn" else None
+
+
+def _yarn(keys: Keys, given: Mapping[str, Any]) -> Yarn:
+    factor = _number(keys, given, "factor")
+    return Yarn(
+        factor=factor,
+        original_n_ctx=_original(keys, given),
+        beta_fast=_number(keys, given, "beta_fast", 32.0) or 32.0,
+        beta_slow=_number(keys, given, "beta_slow", 1.0) or 1.0,
+        attention_factor=_attention_factor(keys, given, factor),
+        truncate=given.get("truncate", True),
+    )
+
+
+def _attention_factor(keys: Keys, given: Mapping[str, Any], factor: float) -> float | None:
+    """As given; or from mscale and mscale_all_dim; or YaRN's own."""
+    if "attention_factor" in given:
+        return _number(keys, given, "attention_factor")
+    scale, all_dims = (_number(keys, given, name, 0.0) for name in ("mscale", "mscale_all_dim"))
+    if not (scale and all_dims) or factor <= 1:
+        return None
+    return (0.1 * scale * math.log(factor) + 1) / (0.1 * all_dims * math.log(factor) + 1)
+
+
+def _original(keys: Keys, given: Mapping[str, Any]) -> int:
+    """The context that the model was trained with before it was stretched, in tokens."""
+    outer = keys.get("original_max_position_embeddings")
+    found = outer if outer is not None else given.get("original_max_position_embeddings")
+    if found is None:
+        found = keys.assume("original_max_position_embeddings", keys.size("max_position_embeddings"))
+    if type(found) is not int or found < 1:
+        raise keys.error(f"original_max_position_embeddings must be a whole number, found {found!r}")
+    return found
+
+
+def _number(keys: Keys, given: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    found = given.get(name, default)
+    if type(found) not in (int, float):
+        raise keys.error(f"rope_parameters must give {name!r} as a number, found {found!r}")
+    return float(found)

@@ -1,0 +1,78 @@
+"""The two tables of tokens, embedding and unembedding: stored both, or one for the two."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import LoadError, LoadWarning
+from .checkpoint import Checkpoint
+from .gather import Array, Piece, as_it_is, transposed
+from .options import Options
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where the tables of a checkpoint are; ``shared``: one tensor is both."""
+
+    pieces: tuple[Piece, ...]
+    shared: bool
+
+    def complete(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The gathered arrays with W_E and W_U both; shared tables share memory."""
+        if not self.shared:
+            return dict(arrays)
+        return {**arrays, "W_U": arrays["W_E"].T}
+
+
+def find_tables(
+    checkpoint: Checkpoint, names: tuple[str, str], shape: tuple[int, int], tied: bool, options: Options
+) -> Tables:
+    """Decide where W_E and W_U come from; ``shape`` is (d_vocab, d_model), as both are stored.
+
+    Raises LoadError if one is missing in a model that is not tied (``tie=True`` says that it is), and, with
+    ``strict``, if a tied model stores two that differ; without, the stored unembedding is taken, with a
+    warning.
+    """
+    stored = [name for name in names if name in checkpoint.shapes]
+    if len(stored) == 2 and not (tied and _equal(checkpoint, names, options)):
+        return Tables(_both(names, shape, ("W_E", "W_U")), shared=False)
+    if len(stored) == 2:
+        return Tables(_both(names, shape, ("W_E", None)), shared=True)
+    if len(stored) == 1 and (tied or options.tie):
+        return Tables((Piece(stored[0], shape, {"W_E": transposed}),), shared=True)
+    if len(stored) == 1:
+        raise LoadError(_missing(checkpoint, names, stored[0]))
+    return Tables(_both(names, shape, ("W_E", "W_U")), shared=False)  # the gathering will miss them both
+
+
+def _both(
+    names: tuple[str, str], shape: tuple[int, int], ours: tuple[str | None, str | None]
+) -> tuple[Piece, ...]:
+    turns = transposed, as_it_is
+    return tuple(
+        Piece(name, shape, {our: turn} if our else {})
+        for name, our, turn in zip(names, ours, turns, strict=True)
+    )
+
+
+def _missing(checkpoint: Checkpoint, names: tuple[str, str], stored: str) -> str:
+    absent = names[1] if stored == names[0] else names[0]
+    return (
+        f"Cannot load {checkpoint.where}: {absent!r} is missing, and the configuration does not say that the "
+        f"two tables of tokens are tied (tie_word_embeddings). If {stored!r} is meant to be both: "
+        "load(..., tie=True)."
+    )
+
+
+def _equal(checkpoint: Checkpoint, names: tuple[str, str], options: Options) -> bool:
+    if np.array_equal(checkpoint.read(names[0]), checkpoint.read(names[1])):
+        return True
+    problem = f"{names[1]!r} differs from {names[0]!r}, although the configuration says that they are tied"
+    if options.strict:
+        raise LoadError(f"Cannot load {checkpoint.where}: {problem}. Without strict, {names[1]!r} is taken.")
+    warnings.warn(f"{checkpoint.where}: {problem}; {names[1]!r} is taken.", LoadWarning, stacklevel=2)
+    return False

@@ -1,0 +1,124 @@
+"""Every family that loads gives what transformers computes: logits and attention, in double precision."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from pathexp.model import Model, load  # noqa: E402
+from tests.interop.double import in_double, shake  # noqa: E402
+
+pytestmark = pytest.mark.interop
+
+LENGTHS = (1, 2, 9, 33)
+WINDOW = 5
+SIZES = {
+    "vocab_size": 29, "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 40,
+}  # fmt: skip
+OWN_HEAD = {**SIZES, "head_dim": 10}  # not d_model / n_heads
+NO_GROUPS = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 700.0, "factor": 4.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 20,
+}  # fmt: skip
+YARN = {
+    "rope_type": "yarn", "rope_theta": 700.0, "factor": 4.0, "original_max_position_embeddings": 10,
+    "beta_fast": 4.0, "beta_slow": 0.5,
+}  # fmt: skip
+GPT2 = {"vocab_size": 29, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_inner": 20}
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("GPT2", GPT2),
+    "gpt2 unscaled relu untied": (
+        "GPT2",
+        {**GPT2, "scale_attn_weights": False, "activation_function": "relu", "tie_word_embeddings": False},
+    ),
+    "gpt_neox parallel": ("GPTNeoX", {**NO_GROUPS, "rotary_pct": 0.7, "rotary_emb_base": 500}),
+    "gpt_neox sequential": ("GPTNeoX", {**NO_GROUPS, "rotary_pct": 1.0, "use_parallel_residual": False}),
+    "gpt_neox without attention biases": ("GPTNeoX", {**NO_GROUPS, "attention_bias": False, "hidden_act": "relu", "rotary_pct": 0.7}),
+    "llama": ("Llama", {**OWN_HEAD, "rope_theta": 500.0}),
+    "llama biased tied": (
+        "Llama",
+        {**OWN_HEAD, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    ),
+    "llama 3 scaling": ("Llama", {**OWN_HEAD, "rope_parameters": LLAMA3}),
+    "llama linear scaling": ("Llama", {**OWN_HEAD, "rope_scaling": {"type": "linear", "factor": 2.5}}),
+    "llama yarn": ("Llama", {**OWN_HEAD, "rope_parameters": YARN}),
+    "llama yarn mscale": (
+        "Llama",
+        {**OWN_HEAD, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7, "truncate": False}},
+    ),
+    "mistral": ("Mistral", {**OWN_HEAD, "rope_theta": 500.0, "sliding_window": WINDOW}),
+    "mistral without window": ("Mistral", {**OWN_HEAD, "sliding_window": None}),
+    "qwen2": ("Qwen2", {**SIZES, "rope_theta": 500.0}),
+    "qwen2 sliding": (
+        "Qwen2",
+        {**SIZES, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1},
+    ),
+    "qwen3": ("Qwen3", {**OWN_HEAD, "rope_theta": 500.0, "attention_bias": True}),
+    "gemma2": (
+        "Gemma2",
+        {
+            **OWN_HEAD, "rope_theta": 500.0, "sliding_window": WINDOW, "query_pre_attn_scalar": 7,
+            "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma2 layers told, no caps": (
+        "Gemma2",
+        {
+            **OWN_HEAD, "sliding_window": WINDOW, "attn_logit_softcapping": None, "final_logit_softcapping": None,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        },
+    ),
+    "olmo2": ("Olmo2", {**SIZES, "rope_theta": 500.0, "attention_bias": True}),
+}  # fmt: skip
+
+
+def made(case: str, folder: Path) -> Any:
+    """A seeded model of transformers, saved to a folder."""
+    family, sizes = CASES[case]
+    config = getattr(transformers, f"{family}Config")(**sizes)
+    config._attn_implementation = "eager"
+    name = f"{family}LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM"
+    model = getattr(transformers, name)(config).double().eval()
+    shake(model, seed=len(case))
+    if config.tie_word_embeddings:
+        model.tie_weights()
+    model.save_pretrained(folder)
+    return model
+
+
+def compare(model: Any, ours: Model) -> float:
+    """The largest difference of logits, relative to the largest logit; patterns must agree."""
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for length in LENGTHS:
+        tokens = rng.integers(0, 29, length)
+        theirs = model(torch.tensor(tokens)[None], output_attentions=True)
+        trace = ours.run(tokens)
+        for layer, pattern in enumerate(theirs.attentions):
+            np.testing.assert_allclose(trace.patterns[layer], pattern[0].numpy(), atol=1e-11)
+        logits = theirs.logits[0].numpy()
+        assert logits.dtype == np.float64
+        worst = max(worst, np.abs(trace.logits - logits).max() / np.abs(logits).max())
+    return worst
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_and_patterns_are_those_of_transformers(case: str, tmp_path: Path) -> None:
+    with in_double():
+        model = made(case, tmp_path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ours = load(tmp_path)
+        assert compare(model, ours) < 1e-9
