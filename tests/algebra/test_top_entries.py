@@ -93,9 +93,9 @@ def test_terms_that_cancel_leave_their_remainder():
 
 @pytest.mark.usefixtures("block")
 def test_rounding_of_terms_that_cancel_is_allowed_for():
-    """With A 1e13 times larger, what the screen loses in A is more than single precision loses in B."""
+    """With A 1e15 times larger, what the screen loses in A is more than single precision loses in B."""
     rng = np.random.default_rng(6)
-    large = product(1e13 * rng.normal(size=(40, 2)), rng.normal(size=(2, 40)))
+    large = product(1e15 * rng.normal(size=(40, 2)), rng.normal(size=(2, 40)))
     left, right = waist(large - large + product(rng.normal(size=(40, 2)), rng.normal(size=(2, 40))))
     array = np.array([[np.sum(row * column) for column in right.T] for row in left])
     assert places(top_entries(product(left, right), 200)) == expected(array, 200, "abs")
