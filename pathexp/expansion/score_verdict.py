@@ -53,7 +53,7 @@ def verify_score(terms: ScoreExpansion, expected: float) -> ScoreVerdict:
         found, size, method = float(sum(values)), float(np.sum(np.abs(values))), "terms added one by one"
     else:
         found, size, method = terms.value(), 0.0, "terms by recurrence over all pairs"
-    tolerance = _tolerance(whole) + CONFIDENCE * UNIT * size * np.sqrt(count)
+    tolerance = _tolerance(whole) + CONFIDENCE * UNIT * size * min(count, ONE_BY_ONE) ** 0.5
     error = abs(found + rest - expected)
     method = f"{count:,} {method}{beside}"
     return ScoreVerdict(bool(error <= tolerance), error, float(tolerance), found + rest, expected, method)

