@@ -3,6 +3,7 @@
 from .bundled import ModelCard, load, load_bundled, models
 from .config import Config
 from .handmade import induction_model, random_model, zero_layer_bigram
+from .load.transformer_lens import from_transformer_lens
 from .model import Model
 from .npz import load_npz, save_npz
 from .positions import distances, sinusoids, slopes
@@ -25,6 +26,7 @@ __all__ = [
     "Weights",
     "Yarn",
     "distances",
+    "from_transformer_lens",
     "induction_model",
     "load",
     "load_bundled",

@@ -104,10 +104,13 @@ class Keys:
         if self.get(key, value) != value:
             raise self.error(f"{key!r} is {self.values[key]!r:.80}, known is {value!r}: {reason}")
 
-    def finish(self, ignore: tuple[str, ...]) -> None:
-        """Raises LoadError for keys that nobody asked for; warns of defaults that were assumed."""
+    def finish(self, ignore: tuple[str, ...] = (), off: tuple[object, ...] = (None,)) -> None:
+        """Raises LoadError for keys that nobody asked for; warns of defaults that were assumed.
+
+        ``off`` are the values by which a key says that it does nothing.
+        """
         known = self.asked | INERT | set(ignore)
-        unknown = sorted(key for key, value in self.values.items() if key not in known and value is not None)
+        unknown = sorted(key for key, value in self.values.items() if key not in known and value not in off)
         if unknown:
             raise self.error(
                 f"{listed(unknown)} may change the computation, and what it does is not known here. "
