@@ -4,9 +4,10 @@ from .canonical import canonical, equal
 from .expansion import Expansion, expand
 from .path import Path
 from .ranking import Ranking
+from .score_results import AnyScoreTerm, Effect, ScoreRanking
 from .score_term import KINDS, PositionBias, ScoreTerm
 from .score_verdict import ScoreVerdict
-from .scores import AnyScoreTerm, Effect, ScoreExpansion, ScoreRanking, expand_score
+from .scores import ScoreExpansion, expand_score
 from .symbolic import evaluate
 from .term import Term
 from .verdict import Verdict, compare, verify

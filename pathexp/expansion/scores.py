@@ -23,11 +23,10 @@ from ..model import Trace
 from .expansion import Expansion
 from .pairs import Product, largest_products, path_vectors
 from .path import Path
+from .score_results import AnyScoreTerm, Effect, ScoreRanking
 from .score_term import KINDS, POSITION_BIAS, Pair, PositionBias, ScoreTerm, kind_of
 from .score_verdict import ScoreVerdict, verify_score
 from .term import Term
-
-AnyScoreTerm = ScoreTerm | PositionBias
 
 
 @dataclass(frozen=True, repr=False)
@@ -291,47 +290,6 @@ class ScoreExpansion:
         if changed := self.queries.graph.changed:
             raise PathexpError(f"the graph is not the run's own any more ({'; '.join(changed)})")
         return verify_score(self, float(self.trace.scores[(*self._place, self.pair.query, self.pair.key)]))
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What one kind of term adds to a score, and what the softmax makes of it.
-
-    `value` is added to the score, `advantage` to the score above the mean of the other visible keys;
-    `attention` is the run's, `without` what it would be without these terms.
-    """
-
-    kind: str
-    count: int
-    value: float
-    advantage: float
-    attention: float
-    without: float
-
-
-@dataclass(frozen=True)
-class ScoreRanking:
-    """The terms of largest |value| in a score; value + remainder is the sum of all terms.
-
-    `examined` pairs of paths were multiplied out; no term that is not listed exceeds `bound` in size.
-    """
-
-    terms: tuple[AnyScoreTerm, ...]
-    values: tuple[float, ...]
-    remainder: float
-    examined: int
-    count: int
-    bound: float
-
-    @property
-    def value(self) -> float:
-        """The signed sum of the listed terms."""
-        return float(sum(self.values))
-
-    def __str__(self) -> str:
-        rows = [f"{value:+12.6f}  {term}" for term, value in zip(self.terms, self.values, strict=True)]
-        rest = f"{self.remainder:+12.6f}  exact remainder, {self.count - len(self.terms):,} terms not listed"
-        return "\n".join([f"{len(self.terms)} largest of {self.count:,} terms (proven)", *rows, rest])
 
 
 def expand_score(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.errors import GraphError, PathError, TargetError
+from pathexp.errors import FreezeError, GraphError, PathError, TargetError
 from tests.zoo import FAMILIES, ZOO
 
 NAMES = sorted(name for name in ZOO if name not in ("bigram", "0L", "0L-final-layernorm"))
@@ -294,3 +294,19 @@ def test_bad_input_is_refused_by_name():
         terms.where(kind="joint")["E Q", "E K"]
     with pytest.raises(px.PathexpError, match="whole number"):
         terms.top(0)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "granite", "parallel-no-norm"])
+def test_scores_with_mlps_as_sources(name):
+    """With MLP outputs frozen whole every path is a single A ⊗ B ⊗ W, and the sum is the same."""
+    trace = run(FAMILIES[name](), 6)
+    graph = px.freeze(trace, mlp="source")
+    terms = px.expand_score(trace, "L1H1", 5, 2, graph=graph)
+    assert terms.verify().ok
+    assert any(str(term.key_term.path) == "L0M K" for term in terms)
+    through_gates = px.expand_score(trace, "L1H1", 5, 2)
+    np.testing.assert_allclose(terms.value(), through_gates.value(), atol=1e-12)
+    for term in terms:
+        assert term.weight.shape[0] == term.query_term.weight.shape[1]
+    with pytest.raises(FreezeError, match="gates"):
+        _ = next(t for t in through_gates if "L0M" in str(t.key_term.path)).weight

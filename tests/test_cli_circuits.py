@@ -1,0 +1,150 @@
+"""The commands that read circuits: as JSON, on files, and refused where they must be."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import pathexp as px
+from pathexp.cli import main
+from pathexp.model import Tokenizer
+
+LETTERS = "abcdefghi"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Saves a random model of nine letters and gives its path."""
+
+    def save(**switches):
+        model = px.random_model(**{"layers": 2, "heads": 2, "d_vocab": 9, "seed": 1, "d_head": 4} | switches)
+        model = px.Model(model.config, model.weights, Tokenizer(tuple(LETTERS)), "letters")
+        path = tmp_path / "letters.npz"
+        model.save(path)
+        return str(path)
+
+    return save
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("abcabdefghiabcabcaabbcc" * 8, encoding="utf-8")
+    return str(path)
+
+
+def data_of(capsys, *arguments):
+    assert main([*arguments, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out)
+
+
+def refusal(capsys, *arguments):
+    assert main(list(arguments)) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "Traceback" not in err
+    return err
+
+
+def test_score(capsys, saved):
+    path = saved(biases=True)
+    data = data_of(capsys, "score", path, "abcabc", "--head", "L1H0", "--key", "2", "--top", "4")
+    terms = px.expand_score(px.load(path).run("abcabc"), "L1H0", 5, 2)
+    assert data["count"] == terms.count() and data["verdict"]["ok"] and len(data["terms"]) == 4
+    assert data["sum"] + data["remainder"] == pytest.approx(data["score"], abs=1e-12)
+    assert sum(map(sum, data["totals_by_order"])) == pytest.approx(terms.value(), abs=1e-12)
+    assert {row["kind"] for row in data["kinds"]} == {"direct", "Q-composition", "K-composition", "joint"}
+    narrowed = data_of(
+        capsys, "score", path, "abcabc", "--head", "L1H0", "--key", "2", "--key-paths", "S L0H1 K"
+    )
+    assert narrowed["count"] < data["count"] and narrowed["score"] == data["score"]
+    most = data_of(capsys, "score", path, "abcabc", "--head", "L1H0")
+    assert most["key"] == int(px.load(path).run("abcabc").patterns[1, 0, -1].argmax())
+
+
+def test_score_with_slopes_prints_them(capsys, saved):
+    data = data_of(
+        capsys, "score", saved(positions="alibi"), "abcabc", "--head", "L1H1", "--key", "0", "--top", "99"
+    )
+    (slope,) = [row for row in data["terms"] if row["kind"] == "position bias"]
+    assert slope["value"] < 0 and "query" not in slope
+    assert (
+        main(["score", saved(positions="alibi"), "abcabc", "--head", "L1H1", "--key", "0", "--top", "99"])
+        == 0
+    )
+    assert "ALiBi" in capsys.readouterr().out
+
+
+def test_score_refuses(capsys, saved):
+    path = saved()
+    assert "no head 'L7H0'" in refusal(capsys, "score", path, "abc", "--head", "L7H0")
+    assert "cannot look at key 2" in refusal(capsys, "score", path, "abc", "--query", "0", "--key", "2")
+    assert "query 9 is not in this run" in refusal(capsys, "score", path, "abc", "--query", "9")
+
+
+def test_heads(capsys, saved, tmp_path):
+    picture = tmp_path / "spectra.svg"
+    data = data_of(capsys, "heads", saved(), "--svg", str(picture), "--runs", "2")
+    assert [row["head"] for row in data["heads"]] == ["L0H0", "L0H1", "L1H0", "L1H1"]
+    assert all(-1 <= row["ov"]["score"] <= 1 for row in data["heads"])
+    assert len(ElementTree.parse(picture).getroot().findall(".//{*}circle")) == 16
+    turned = data_of(capsys, "heads", saved(positions="rotary"), "--runs", "1")
+    assert all(row["qk"] is None and row["ov"] for row in turned["heads"])
+    post = data_of(capsys, "heads", saved(norm="layernorm", norm_placement="post"), "--runs", "1")
+    assert all("ov" not in row for row in post["heads"])
+    assert "at least 1 run" in refusal(capsys, "heads", saved(), "--runs", "0")
+
+
+def test_an_undefined_score_is_null(capsys, tmp_path):
+    path = tmp_path / "by_hand.npz"
+    px.induction_model().save(path)
+    first, second = data_of(capsys, "heads", str(path))["heads"]
+    assert first["ov"]["score"] is None and first["ov"]["reason"] == "no nonzero eigenvalues"
+    assert second["ov"]["score"] == 1.0
+
+
+def test_head(capsys, saved):
+    path = saved()
+    data = data_of(capsys, "head", "L1H0", "L0H1", "--model", path, "--top", "3")
+    assert set(data) == {"L1H0", "L0H1"} and len(data["L1H0"]["OV"]["top"]) == 3
+    assert data["L1H0"]["QK"]["rank_bound"] == 4
+    turned = saved(positions="rotary")
+    assert "use QK_at(distance)" in refusal(capsys, "head", "L1H0", "--model", turned)
+    assert data_of(capsys, "head", "L1H0", "--model", turned, "--distance", "2")["L1H0"]["QK"]["norm"] > 0
+
+
+def test_induction(capsys, tmp_path):
+    path = tmp_path / "by_hand.npz"
+    px.induction_model().save(path)
+    data = data_of(capsys, "induction", str(path))
+    assert data["from_weights"] == data["from_data"] == ["L1H0"] and data["agree"]
+    assert data["explained"][0]["before"] == "L0H0" and data["explained"][0]["share"] > 0.8
+
+
+def test_induction_where_there_is_none(capsys, saved):
+    assert main(["induction", saved(layers=1)]) == 0
+    assert "by the weights  none" in capsys.readouterr().out
+
+
+def test_bigrams(capsys, saved, corpus):
+    data = data_of(capsys, "bigrams", corpus, "--model", saved(layers=0), "--at-least", "1", "--top", "3")
+    assert data["bigrams"] == 23 * 8 - 1 and len(data["top"]) == 3 and data["kl"] > 0
+    assert "cannot read" in refusal(capsys, "bigrams", corpus + ".gone", "--model", saved(layers=0))
+
+
+def test_skip_trigrams(capsys, saved):
+    path = saved(layers=1)
+    data = data_of(
+        capsys, "skip-trigrams", path, "--top", "5", "--bugs", "1", "--contexts", "4", "--source", "c"
+    )
+    assert len(data["largest"]) == 5 and {row["source"] for row in data["largest"]} == {2}
+    assert len(data["bugs"][0]["measured"]) == 4
+    assert "what one layer makes" in refusal(capsys, "skip-trigrams", saved(layers=2))
+
+
+def test_virtual_heads(capsys, saved, corpus):
+    data = data_of(capsys, "virtual-heads", saved(), "--corpus", corpus, "--windows", "2", "--top", "2")
+    assert data["count"] == 4 and len(data["top"]) == 2
+    assert data["loss"]["worth"] == pytest.approx(data["loss"]["without"] - data["loss"]["whole"])
+    assert data_of(capsys, "virtual-heads", saved())["loss"] is None
