@@ -9,53 +9,73 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
-from ..algebra import Dense, LinearMap, Space, compose
+from ..algebra import Dense, Identity, LinearMap, Space, compose
 from ..expansion import ScoreExpansion, expand_score
 from ..graph import Array
 from ..model import Config, Model, Weights
-from .copying import Spectrum, heads, row_maximum_on_diagonal, spectrum
+from .copying import Spectrum, heads, ov_spectrum, row_maximum_on_diagonal, turned_spectrum
 from .head_kinds import INDUCTION, HeadKinds, Repeated, head_kinds, repeated_runs
 from .heads import Head
-from .token_space import HEAD, embedding, reading, require_token_space, writing
+from .token_grams import keys_read, queries_read, token_grams, values_read, written
+from .token_space import HEAD, embedding, reading, writing
 
-SIGN, SHARE = 0.5, 0.5
+SHARE = 0.5
 """From which spectrum scores, and which shares of attention and of tokens, the weights count as evidence."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class InductionPair:
     """What the weights say of one head reading the keys that another head made.
 
     `previous` is the attention that the earlier head pays to the token before when all tokens are alike;
     `matching` the spectrum of W_Eᵀ W_QK W_OV_before W_E, (token that looks, token that came before the place
     looked at), and `on_diagonal` the share of tokens that match themselves best; `copying` the spectrum of
-    W_U W_OV W_E; `composition` the K-composition score ‖W_QK W_OV_before‖ / (‖W_QK‖ ‖W_OV_before‖).
+    W_U W_OV W_E.
     """
 
-    head: str
-    before: str
+    late: Head
+    early: Head
     previous: float
     matching: Spectrum
-    on_diagonal: float
     copying: Spectrum
-    composition: float
+    form: LinearMap
 
     @property
-    def is_induction(self) -> bool:
-        """Whether all four say so: attention one back, positive spectra, tokens that match themselves."""
-        signs = all(
-            score is not None and score >= SIGN for score in (self.matching.score, self.copying.score)
-        )
-        return signs and min(self.previous, self.on_diagonal) >= SHARE
+    def head(self) -> str:
+        """The label of the head whose keys are asked about."""
+        return self.late.label
+
+    @property
+    def before(self) -> str:
+        """The label of the earlier head."""
+        return self.early.label
+
+    @cached_property
+    def table(self) -> LinearMap:
+        """W_Eᵀ W_QK W_OV_before W_E, factored."""
+        model, read = self.late.model, reading(self.late.model, self.late.layer)
+        inner = compose(*writing(model, self.early.layer), self.early.OV, *reading(model, self.early.layer))
+        query = compose(*read, embedding(model))
+        return compose(query.T, self.late.W_Q.T, self.form, self.late.W_K, *read, inner, embedding(model))
+
+    @cached_property
+    def on_diagonal(self) -> float:
+        """The share of tokens that match themselves best. O(d_vocab² d_head): seconds for a large vocabulary."""
+        return row_maximum_on_diagonal(self.table)
 
     @property
     def strength(self) -> float:
-        """The weakest of the four: attention one back, matching and its diagonal, copying; from -1 to 1."""
-        return min(self.previous, self.matching.score or 0.0, self.on_diagonal, self.copying.score or 0.0)
+        """The weakest of the three: attention one back, matching, copying; from -1 to 1."""
+        return min(self.previous, self.matching.score or 0.0, self.copying.score or 0.0)
+
+    @property
+    def is_induction(self) -> bool:
+        """Whether all say so: attention one back, positive spectra, and most tokens match themselves best."""
+        return self.strength >= SHARE and self.on_diagonal >= SHARE
 
 
 def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, ...]:
@@ -65,56 +85,59 @@ def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, .
     most about models of two or three layers. Under rotary positions the form is averaged over distances from 1
     to `positions`. Elhage et al. 2021, "Mechanistic Details of Induction Heads".
 
-    O(pairs of heads · d_vocab · d_head²). Raises PathexpError for post-norm models.
+    O(d_vocab d_model²) once, O(d_model d_head²) a pair. Raises PathexpError for post-norm models.
 
     >>> import pathexp as px
     >>> [(pair.head, pair.before, pair.is_induction) for pair in induction_pairs(px.induction_model())]
     [('L1H0', 'L0H0', True)]
     """
-    require_token_space(model.config)
-    reader = _Weights(model, min(positions, model.config.n_ctx))
+    weights = _Weights(model, min(positions, model.config.n_ctx))
     every = list(heads(model))
-    return tuple(reader.pair(late, early) for late in every for early in every if early.layer < late.layer)
+    return tuple(weights.pair(late, early) for late in every for early in every if early.layer < late.layer)
 
 
 class _Weights:
-    """The circuits between heads of one model, each made once."""
+    """What pairs of heads of one model have in common, each made once."""
 
     def __init__(self, model: Model, positions: int) -> None:
         self.model, self.positions = model, positions
-        self.embedding = embedding(model)
-        self.copying = cache(lambda head: spectrum(head.ov_table))
+        self.grams = token_grams(model)
+        self.copying = cache(ov_spectrum)
         self.patterns = cache(lambda layer: positional_patterns(model, layer, positions))
+        self.keys, self.written, self.values = cache(keys_read), cache(written), cache(values_read)
+        self.asked = cache(lambda head: self.grams.matching @ queries_read(head).T)  # (d_model, d_head)
+        self.form = cache(lambda head: mean_form(head, positions))
 
     def pair(self, late: Head, early: Head) -> InductionPair:
-        qk = self.form(late)
-        written = compose(*writing(self.model, early.layer), early.OV, *reading(self.model, early.layer))
-        read = compose(*reading(self.model, late.layer), written)
-        query = compose(*reading(self.model, late.layer), self.embedding)
-        table = compose(query.T, qk, read, self.embedding)
         return InductionPair(
-            head=late.label,
-            before=early.label,
+            late=late,
+            early=early,
             previous=previous_token_share(self.patterns(early.layer)[early.index]),
-            matching=spectrum(table),
-            on_diagonal=row_maximum_on_diagonal(table),
+            matching=self.matching(late, early),
             copying=self.copying(late),
-            composition=_ratio(qk, read),
+            form=self.form(late),
         )
 
-    def form(self, late: Head) -> LinearMap:
-        """W_QK, under rotary its mean over distances."""
-        if not late.form.by_distance:
-            return late.QK
-        turns = [late.form.rotation(distance) for distance in range(1, self.positions + 1)]
-        mean = np.mean([turn.numbers().dense() for turn in turns if turn is not None], axis=0)
-        space = Space(HEAD, self.model.config.d_head)
-        return compose(late.W_Q.T, Dense(mean, space, space, "R_mean"), late.W_K)
+    def matching(self, late: Head, early: Head) -> Spectrum:
+        """The spectrum of W_Eᵀ W_QK W_OV_before W_E, from its rotation by the queries, (d_head, d_head)."""
+        inner = self.keys(late) @ self.written(early)
+        turned = self.form(late).dense() @ inner @ (self.values(early) @ self.asked(late))
+        sizes = (self.keys(late), self.written(early), self.values(early), queries_read(late))
+        scale = self.grams.in_size**2 * float(np.prod([np.linalg.norm(each) for each in sizes]))
+        return turned_spectrum(turned, scale, self.model.config.d_vocab)
 
 
-def _ratio(reader: LinearMap, writer: LinearMap) -> float:
-    sizes = reader.norm() * writer.norm()
-    return compose(reader, writer).norm() / sizes if sizes else 0.0
+def mean_form(head: Head, positions: int) -> LinearMap:
+    """Return what stands between a head's queries and keys, (d_head, d_head), under rotary its mean over distances.
+
+    Distances from 1 to `positions`; without rotary positions it is the identity.
+    """
+    space = Space(HEAD, head.model.config.d_head)
+    if not head.form.by_distance:
+        return Identity(space)
+    turns = [head.form.rotation(distance) for distance in range(1, positions + 1)]
+    mean = np.mean([turn.numbers().dense() for turn in turns if turn is not None], axis=0)
+    return Dense(mean, space, space, "R_mean")
 
 
 def positional_patterns(model: Model, layer: int, positions: int) -> Array:
@@ -186,7 +209,7 @@ def induction_heads(
     """Return a model's induction heads, from its weights and from random tokens said twice.
 
     Arguments as in `repeated_runs`. Elhage et al. 2021, "Induction Heads". An empty list means that no head
-    passes the thresholds `SIGN` and `SHARE`, or `head_kinds.THRESHOLD`.
+    passes the thresholds, `SHARE` and `head_kinds.THRESHOLD`.
 
     >>> import pathexp as px
     >>> found = induction_heads(px.load("attn-2l"))

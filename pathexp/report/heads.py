@@ -131,7 +131,7 @@ class InductionReport:
             {
                 "head": pair.head, "before": pair.before, "previous": pair.previous,
                 "matching": spectrum_data(pair.matching), "on_diagonal": pair.on_diagonal,
-                "copying": spectrum_data(pair.copying), "composition": pair.composition,
+                "copying": spectrum_data(pair.copying),
                 "is_induction": pair.is_induction,
             }
             for pair in found.pairs

@@ -7,8 +7,16 @@ import pytest
 
 import pathexp as px
 from pathexp.algebra import Dense, Space, compose
-from pathexp.circuits.copying import NO_EIGENVALUES, copying, row_maximum_on_diagonal, spectrum
-from pathexp.errors import SpaceError
+from pathexp.circuits.copying import (
+    NO_EIGENVALUES,
+    copying,
+    ov_spectrum,
+    qk_spectrum,
+    row_maximum_on_diagonal,
+    spectrum,
+)
+from pathexp.circuits.induction import induction_pairs
+from pathexp.errors import FreezeError, SpaceError
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES
 
@@ -99,3 +107,26 @@ def test_trained():
 
 def test_rotary_heads_have_no_one_qk_spectrum():
     assert all(each.qk is None for each in copying(FAMILIES["llama"]()))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "granite", "llama", "olmo2", "microgpt", "bloom"])
+def test_spectra_with_the_tokens_summed_out_are_those_of_the_tables(name):
+    model = FAMILIES[name]()
+    head = px.head(model, "L1H1")
+    pairs = [(ov_spectrum(head), spectrum(head.ov_table))]
+    if head.form.by_distance:
+        pairs.append((qk_spectrum(head, 3), spectrum(head.qk_table_at(3))))
+        with pytest.raises(FreezeError, match="under rotary positions"):
+            qk_spectrum(head)
+    else:
+        pairs.append((qk_spectrum(head), spectrum(head.qk_table)))
+    for found, expected in pairs:
+        np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-8)
+        assert found.size == expected.size
+
+
+def test_matching_spectra_are_those_of_the_tables():
+    for model in (px.random_model(layers=2, heads=3, kv_heads=1, norm="rmsnorm"), FAMILIES["llama"]()):
+        for pair in induction_pairs(model):
+            expected = spectrum(pair.table)
+            np.testing.assert_allclose(pair.matching.eigenvalues, expected.eigenvalues, rtol=1e-7)

@@ -1,0 +1,68 @@
+"""Spectra of token tables at any vocabulary: the tokens are summed out once for all heads of a model.
+
+A table left · right, (d_vocab, d_vocab) of rank r, shares its nonzero eigenvalues with right · left, (r, r). There
+the vocabulary is summed over between two maps of the stream, and W_E W_Eᵀ and W_E W_U, (d_model, d_model), are the
+same for every head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ..algebra import compose
+from ..algebra.operations import wide
+from ..graph import Array
+from ..model import Model
+from .heads import Head
+from .token_space import embedding, reading, require_token_space, unembedding, writing
+
+
+@dataclass(frozen=True, eq=False)
+class TokenGrams:
+    """What is left of a model's tokens when they are summed out, (d_model, d_model), and the sizes of its ends.
+
+    `matching` is W_E W_Eᵀ, `copying` W_E W_U; `in_size` and `out_size` are ‖W_E‖ and ‖W_U‖ (largest singular
+    values), by which rounding grows.
+    """
+
+    matching: Array
+    copying: Array
+    in_size: float
+    out_size: float
+
+
+@lru_cache(maxsize=4)
+def token_grams(model: Model) -> TokenGrams:
+    """Sum the tokens of a model out, once. O(d_vocab · d_model²). Raises PathexpError for post-norm models."""
+    require_token_space(model.config)
+    E, U = wide(embedding(model)), wide(unembedding(model))
+    matching = E @ E.T
+    return TokenGrams(matching, E @ U, _largest(matching), _largest(U.T @ U))
+
+
+def _largest(gram: Array) -> float:
+    """The largest singular value of the map whose Gram matrix this is."""
+    return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
+
+
+def values_read(head: Head) -> Array:
+    """What values read of the stream, norm gains included, (d_head, d_model)."""
+    return wide(compose(head.W_V, *reading(head.model, head.layer)))
+
+
+def queries_read(head: Head) -> Array:
+    """What queries read of the stream, norm gains included, (d_head, d_model)."""
+    return wide(compose(head.W_Q, *reading(head.model, head.layer)))
+
+
+def keys_read(head: Head) -> Array:
+    """What keys read of the stream, norm gains included, (d_head, d_model)."""
+    return wide(compose(head.W_K, *reading(head.model, head.layer)))
+
+
+def written(head: Head) -> Array:
+    """Where a head writes, norm gains and multipliers included, (d_model, d_head)."""
+    return wide(compose(*writing(head.model, head.layer), head.W_O))
