@@ -69,6 +69,10 @@ FAMILIES: Mapping[str, Maker] = {
     "bert": partial(
         _block, norm="layernorm", norm_placement="post", embed_norm=True, causal=False, tied=True, seed=33
     ),
+    "bert-masked-token-head": partial(
+        _block, norm="layernorm", norm_placement="post", embed_norm=True, causal=False, tied=True,
+        transform=True, final_norm=True, seed=51,
+    ),
     "neox": partial(
         _block, d_head=6, positions="rotary", rotary=Rotary(dims=2), norm="layernorm", parallel="separate", seed=34
     ),

@@ -66,7 +66,7 @@ def centering(space: Space) -> LinearMap:
 
 def require_token_space(config: Config) -> None:
     """Raise PathexpError for a model whose norms stand on the stream, where no table is read off the weights."""
-    if config.norm_placement == "post" and config.n_layers:
+    if config.norm_placement == "post" and (config.n_layers or config.transform):
         raise PathexpError(
             "token tables cannot be read off the weights of a post-norm model: the norms on its stream stand "
             "between tokens and heads. Expand a run instead: px.expand(trace)['E L0H0 U'].weight"

@@ -123,12 +123,20 @@ class _Layout:
         return chain(cap, self.make.multiplier("M_U", self.config.logit_multiplier, "d_vocab"))
 
     def unembedding(self) -> Operator:
+        return chain(self.past_norm(), self.make.transform() if self.config.transform else ())
+
+    def past_norm(self) -> Operator:
+        """From what the final norm reads to the logits."""
         reads = (self.make.norm("final"),) if self.config.final_norm else ()
         return chain(self.to_logits(), (Step((), (self.make.w_u(),)),), reads)
 
     def final_constants(self) -> Iterator[Source]:
-        """The final norm's bias and the unembedding's: both are read by U alone."""
+        """The biases of transform, final norm and unembedding: all are read by U alone."""
         make, ones = self.make, self.make.ones
+        if self.config.transform and make.has("b_transform"):
+            bias = make.constant("b_transform", "d_model", "model", lambda w: w.b_transform)
+            operator = chain(self.past_norm(), make.transform()[:1], (Step((ones(),), (bias,)),))
+            yield Source("b_transform", "bias", One(), depth=None, into={"U": operator})
         if self.config.final_norm and make.has("b_final"):
             bias = make.constant("b_final", "d_model", "model", lambda w: w.b_final)
             operator = chain(self.to_logits(), (Step((ones(),), (make.w_u(), bias)),))

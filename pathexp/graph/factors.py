@@ -164,6 +164,17 @@ class Factors:
             Step((), (self.make(name, size, size, lambda run: scale(value, Identity(Space(space, getattr(run.config, size))))),)),
         )  # fmt: skip
 
+    def transform(self) -> Operator:
+        """The dense layer before the final norm, its gates frozen, without its bias."""
+        values = None if self.trace is None else np.array(self.trace.transform_gates)
+        weight = self.make(
+            "W_transform",
+            "d_model",
+            "d_model",
+            lambda run: table(_weights(run, "W_transform"), "model", "model", "W_transform"),
+        )
+        return (Gate("D_U", self.sizes["n"], self.sizes["d_model"], values), Step((), (weight,)))
+
     def cap(self, ratios: Callable[[Trace], Array]) -> Gate:
         """A frozen soft-cap: what it leaves of every logit."""
         values = None if self.trace is None else ratios(self.trace)

@@ -86,6 +86,8 @@ def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
         yield f"norm scales: {', '.join(sites)}, one number per position"
     if config.d_mlp and layers:
         yield _mlp_sentence(config, freezing, n)
+    if config.transform:
+        yield f"gates of the transform before U, {config.activation}(z)/z: {config.d_model} × {n} positions"
     if config.logit_cap is not None:
         yield _cap_sentence(config.logit_cap, freezing)
 

@@ -23,7 +23,7 @@ CHOICES: Mapping[str, tuple[str | None, ...]] = {
 }
 _LEAST = {"n_layers": 0, "n_heads": 1, "n_kv_heads": 1, "d_model": 1, "d_head": 1, "d_vocab": 1, "n_ctx": 1}
 _LEAST |= {"d_mlp": 0}
-_SWITCHES = ("final_norm", "embed_norm", "causal", "gated", "tied")
+_SWITCHES = ("final_norm", "embed_norm", "causal", "gated", "tied", "transform")
 _CAPS = ("attention_cap", "logit_cap")
 _MULTIPLIERS = ("embedding_multiplier", "residual_multiplier", "logit_multiplier")
 
@@ -48,6 +48,9 @@ class Config:
 
     MLP: ``d_mlp`` neurons (0: none); ``gated``: act(W_gate x) · (W_in x) instead of act(W_in x).
     ``parallel``: attention and MLP read the same stream, through one "shared" norm or "separate" ones.
+
+    ``transform``: in a post-norm model, one dense layer with the activation stands before ``final_norm`` and
+    the unembedding (the masked-token head of Devlin et al. 2019, "BERT").
 
     Multipliers: of the token embedding, of what each branch adds, of the logits; then
     ``logit_cap``, cap · tanh(logits / cap). ``tied``: W_U is W_Eᵀ.
@@ -82,6 +85,7 @@ class Config:
     activation: str = "gelu"
     gated: bool = False
     parallel: str | None = None
+    transform: bool = False
     embedding_multiplier: float = 1.0
     residual_multiplier: float = 1.0
     logit_multiplier: float = 1.0
@@ -201,6 +205,9 @@ def _misfits(c: Config) -> list[str]:
         f"parallel={c.parallel!r} needs an MLP; found d_mlp=0.": c.parallel and not c.d_mlp,
         f"parallel={c.parallel!r} is known with norm_placement='pre' only, found {c.norm_placement!r}.": (
             c.parallel and c.norm_placement != "pre"
+        ),
+        f"transform=True is known with norm_placement='post' only, found {c.norm_placement!r}.": (
+            c.transform and c.norm_placement != "post"
         ),
         f"rotary={c.rotary!r} needs positions='rotary', found {c.positions!r}.": (
             c.rotary is not None and c.positions != "rotary"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from .activations import GATES
 from .attention import Attention, attend, capped, check_finite
 from .config import Config
 from .mlp import Mlp, dense, neurons
@@ -53,6 +54,7 @@ class _Run:
         self.norm_scales: dict[str, Array] = {}
         self.attention: list[Attention] = []
         self.mlp: list[Mlp] = []
+        self.transform_gates = np.zeros((0, config.d_model))
 
     def embed(self, tokens: Tokens) -> Array:
         stream = self.config.embedding_multiplier * self.w.W_E[:, tokens].T  # (n, d)
@@ -125,10 +127,19 @@ class _Run:
 
     def unembed(self, stream: Array) -> Array:
         self.keep("final_in", stream)
+        if self.config.transform:
+            stream = self.keep("transform_out", self.transform(stream))
         if self.config.final_norm:
             stream = self.norm(stream, "final")
         self.keep("final_out", stream)
         return self.config.logit_multiplier * dense(stream, self.w.W_U, self.w.b_U)
+
+    def transform(self, stream: Array) -> Array:
+        """The dense layer with an activation that stands before the final norm and the unembedding."""
+        assert self.w.W_transform is not None, "weights fit their configuration"
+        pre = dense(stream, self.w.W_transform, self.w.b_transform)
+        self.transform_gates = GATES[self.config.activation](pre)
+        return self.transform_gates * pre
 
     def keep(self, point: str, stream: Array) -> Array:
         self.residuals[point] = stream
@@ -151,6 +162,7 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: _Run) -> Trace:
         z=_stacked([layer.z for layer in run.attention], queries),
         mlp_pre=pre,
         mlp_gate_pre=_stacked([layer.gate_pre for layer in run.mlp], hidden, c.n_layers) if c.gated else pre,
+        transform_gates=_frozen(run.transform_gates),
         mlp_gates=_stacked([layer.gates for layer in run.mlp], hidden, c.n_layers),
         residuals=MappingProxyType({point: _frozen(x) for point, x in run.residuals.items()}),
         norm_scales=MappingProxyType({site: _frozen(s) for site, s in run.norm_scales.items()}),

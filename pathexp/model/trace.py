@@ -35,11 +35,12 @@ class Trace:
     with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1; ``z`` (L, H, n, h), values weighted
     by the pattern. MLP, (L, n, m): ``mlp_pre``, W_in x + b_in; ``mlp_gate_pre``, what the activation is applied
     to (the gate's, or mlp_pre); ``mlp_gates``, act(mlp_gate_pre) where gated, else act(mlp_pre) / mlp_pre.
+    ``transform_gates``, act(z)/z of the transform before the final norm, (n, d), or (0, d) where there is none.
 
     ``residuals`` by point, (n, d): "embed_in" (before the embedding's norm, if any), "embed"; per layer
     "L0.attn_in" (as read, after the norm), "L0.attn_result", "L0.attn_out" (as added: after the branch's norm
     and multiplier), "L0.attn_sum" (post-norm only: before the norm), "L0.mid" (between attention and MLP), the
-    same with "mlp", "L0.out"; "final_in", "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
+    same with "mlp", "L0.out"; "final_in", "transform_out" (if there is one), "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
     by, (n): "embed", "L0.attn", "L0.attn_post", "L0.mlp", "L0.mlp_post", "final"; of queries and keys, "L0.q"
     (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, V) in nats, and ``logits_before_cap``, the same where there is no
     cap.
@@ -63,6 +64,7 @@ class Trace:
     mlp_pre: Array
     mlp_gate_pre: Array
     mlp_gates: Array
+    transform_gates: Array
     residuals: Mapping[str, Array]
     norm_scales: Mapping[str, Array]
     logits_before_cap: Array

@@ -22,9 +22,9 @@ class Weights:
 
     With L layers, H heads on G key/value heads, h = d_head, d = d_model, m = d_mlp, V = d_vocab:
     ``W_E`` (d, V), ``W_pos`` (d, n_ctx), ``W_Q`` (L, H, h, d), ``W_K`` and ``W_V`` (L, G, h, d),
-    ``W_O`` (L, H, d, h), ``W_in`` and ``W_gate`` (L, m, d), ``W_out`` (L, d, m), ``W_U`` (V, d); biases
+    ``W_O`` (L, H, d, h), ``W_in`` and ``W_gate`` (L, m, d), ``W_out`` (L, d, m), ``W_transform`` (d, d), ``W_U`` (V, d); biases
     ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``b_in`` and ``b_gate`` (L, m),
-    ``b_out`` (L, d), ``b_U`` (V). Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
+    ``b_out`` (L, d), ``b_transform`` (d), ``b_U`` (V). Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
     ``g_embed``, ``g_final`` (d), and for LayerNorm the biases ``b_…`` of the same names; of queries and keys,
     ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection.
 
@@ -48,6 +48,7 @@ class Weights:
     W_in: Array | None = None
     W_gate: Array | None = None
     W_out: Array | None = None
+    W_transform: Array | None = None
     b_Q: Array | None = None
     b_K: Array | None = None
     b_V: Array | None = None
@@ -55,6 +56,7 @@ class Weights:
     b_in: Array | None = None
     b_gate: Array | None = None
     b_out: Array | None = None
+    b_transform: Array | None = None
     b_U: Array | None = None
     g_embed: Array | None = None
     b_embed: Array | None = None
@@ -124,6 +126,8 @@ def _required(c: Config) -> Iterator[tuple[str, Shape]]:
         yield "W_out", (c.n_layers, c.d_model, c.d_mlp)
     if c.gated:
         yield "W_gate", (c.n_layers, c.d_mlp, c.d_model)
+    if c.transform:
+        yield "W_transform", (c.d_model, c.d_model)
     yield "W_U", (c.d_vocab, c.d_model)
 
 
@@ -137,6 +141,8 @@ def _optional(c: Config) -> Iterator[tuple[str, Shape]]:
         yield "b_out", (c.n_layers, c.d_model)
     if c.gated:
         yield "b_gate", (c.n_layers, c.d_mlp)
+    if c.transform:
+        yield "b_transform", (c.d_model,)
     yield "b_U", (c.d_vocab,)
     yield from _norms(c)
 

@@ -35,8 +35,10 @@ YARN = {
     "rope_type": "yarn", "rope_theta": 700.0, "factor": 4.0, "original_max_position_embeddings": 10,
     "beta_fast": 4.0, "beta_slow": 0.5,
 }  # fmt: skip
+BERT = {**NO_GROUPS, "layer_norm_eps": 1e-3}
 GPT2 = {"vocab_size": 29, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_inner": 20}
 
+NAMES = {"GPT2": "GPT2LMHeadModel", "Bert": "BertForMaskedLM"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT2),
     "gpt2 unscaled relu untied": (
@@ -80,6 +82,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
         },
     ),
+    "bert": ("Bert", BERT),
+    "bert as a decoder, untied": (
+        "Bert",
+        {**BERT, "is_decoder": True, "tie_word_embeddings": False, "hidden_act": "gelu_new"},
+    ),
     "olmo2": ("Olmo2", {**SIZES, "rope_theta": 500.0, "attention_bias": True}),
 }  # fmt: skip
 
@@ -89,7 +96,9 @@ def made(case: str, folder: Path) -> Any:
     family, sizes = CASES[case]
     config = getattr(transformers, f"{family}Config")(**sizes)
     config._attn_implementation = "eager"
-    name = f"{family}LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM"
+    name = NAMES.get(family, f"{family}ForCausalLM")
+    if family == "Bert" and config.is_decoder:
+        name = "BertLMHeadModel"
     model = getattr(transformers, name)(config).double().eval()
     shake(model, seed=len(case))
     if config.tie_word_embeddings:

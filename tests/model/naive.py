@@ -45,7 +45,8 @@ def naive(model: Model, tokens: Sequence[int]) -> Naive:
             mlp = [_mlp(model, _before(model, layer, "mlp", x), layer) for x in stream]
             stream = [_after(model, layer, "mlp", x, y) for x, y in zip(stream, mlp, strict=True)]
     for x in stream:
-        last = _norm(model, x, w.g_final, w.b_final) if c.final_norm else x
+        last = _transform(model, x) if c.transform else x
+        last = _norm(model, last, w.g_final, w.b_final) if c.final_norm else last
         logits = [c.logit_multiplier * y for y in _dense(w.W_U, last, w.b_U)]
         found.logits.append([_cap(y, c.logit_cap) for y in logits])
     return found
@@ -194,6 +195,11 @@ def _mlp(model: Model, x: Vector, layer: int) -> Vector:
     else:
         hidden = [ACTIVATIONS[c.activation](y) for y in pre]
     return _dense(w.W_out[layer], hidden, _bias(w.b_out, layer))  # type: ignore[index]
+
+
+def _transform(model: Model, x: Vector) -> Vector:
+    hidden = _dense(model.weights.W_transform, x, model.weights.b_transform)
+    return [ACTIVATIONS[model.config.activation](y) for y in hidden]
 
 
 ACTIVATIONS: dict[str, Callable[[float], float]] = {

@@ -65,7 +65,7 @@ def test_every_norm_has_a_site_and_its_scale_is_that_of_what_it_reads(trace: Tra
     expected_sites += ["final"] * c.final_norm
     assert sorted(trace.norm_scales) == sorted(expected_sites)
     if c.final_norm:
-        _assert_scale(trace, "final", r["final_in"])
+        _assert_scale(trace, "final", r["transform_out" if c.transform else "final_in"])
     if c.embed_norm:
         _assert_scale(trace, "embed", r["embed_in"])
 
@@ -257,6 +257,7 @@ def test_query_heads_of_a_group_share_keys_and_values() -> None:
     ("change", "message"),
     [
         ({"norm_placement": "post"}, "norm_placement='post' needs a norm"),
+        ({"transform": True, "norm": "layernorm"}, "transform=True is known with norm_placement='post' only"),
         ({"norm_placement": "both"}, "'both' is not known; known: 'pre', 'post', 'sandwich', 'branch'"),
         ({"embed_norm": True}, "embed_norm=True needs a norm"),
         ({"gated": True}, "gated=True needs an MLP; found d_mlp=0"),

@@ -15,6 +15,7 @@ from ..config import Config
 from ..model import Model
 from ..weights import Weights
 from .checkpoint import Checkpoint, Renamed, refuse_quantized
+from .families.bert import BERT
 from .families.gpt2 import GPT2
 from .families.gpt_neox import GPT_NEOX
 from .families.llama import GEMMA2, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
@@ -30,6 +31,7 @@ from .tokenizer_json import JsonTokenizer, open_tokenizer
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
 FAMILIES: Mapping[str, Family] = {
+    "bert": BERT,
     "gemma2": GEMMA2,
     "gpt2": GPT2,
     "gpt_neox": GPT_NEOX,
@@ -97,11 +99,11 @@ def _checkpoint(folder: Path, place: Path) -> Checkpoint:
 
 
 def _based(checkpoint: Checkpoint, family: Family) -> Checkpoint:
-    """The checkpoint under the names of the whole model, if it is saved from the base model alone."""
-    if any(name.startswith(family.base) for name in checkpoint.shapes):
-        return checkpoint
-    outside = {family.unembedding}
-    names = {name if name in outside else family.base + name: name for name in checkpoint.shapes}
+    """The checkpoint under the names of the whole model, also if it is saved from the base model alone."""
+    names = family.renamed(list(checkpoint.shapes))
+    if not any(name.startswith(family.base) for name in names):
+        outside = {family.unembedding}
+        names = {name if name in outside else family.base + name: old for name, old in names.items()}
     return Renamed(checkpoint, names)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...config import Config
@@ -45,7 +45,8 @@ class Plan:
 class Family:
     """One family: the prefix of its base model's tensors, its two tables of tokens, and its plan.
 
-    ``tied``: whether the tables are one where the configuration does not say.
+    ``tied``: whether the tables are one where the configuration does not say. ``renamed`` maps the names that
+    the plan uses to those of a checkpoint, given the latter.
     """
 
     base: str
@@ -53,6 +54,7 @@ class Family:
     unembedding: str
     tied: bool
     plan: Callable[[Keys, Options], Plan]
+    renamed: Callable[[Collection[str]], Mapping[str, str]] = lambda names: {name: name for name in names}
 
 
 def activation(keys: Keys, key: str, default: str) -> str:
