@@ -40,9 +40,8 @@ class InductionPair:
     late: Head
     early: Head
     previous: float
-    matching: Spectrum
     copying: Spectrum
-    form: LinearMap
+    weights: _Weights
 
     @property
     def head(self) -> str:
@@ -53,6 +52,16 @@ class InductionPair:
     def before(self) -> str:
         """The label of the earlier head."""
         return self.early.label
+
+    @property
+    def form(self) -> LinearMap:
+        """What stands between queries and keys, (d_head, d_head): under rotary positions its mean over distances."""
+        return self.weights.form(self.late)
+
+    @cached_property
+    def matching(self) -> Spectrum:
+        """The spectrum of W_Eᵀ W_QK W_OV_before W_E. O(d_model d_head²)."""
+        return self.weights.matching(self.late, self.early)
 
     @cached_property
     def table(self) -> LinearMap:
@@ -70,12 +79,17 @@ class InductionPair:
     @property
     def strength(self) -> float:
         """The weakest of the three: attention one back, matching, copying; from -1 to 1."""
-        return min(self.previous, self.matching.score or 0.0, self.copying.score or 0.0)
+        return min(self.most, self.matching.score or 0.0)
+
+    @property
+    def most(self) -> float:
+        """What the strength can be at most, whatever the matching: the weaker of the other two."""
+        return min(self.previous, self.copying.score or 0.0)
 
     @property
     def is_induction(self) -> bool:
         """Whether all say so: attention one back, positive spectra, and most tokens match themselves best."""
-        return self.strength >= SHARE and self.on_diagonal >= SHARE
+        return self.most >= SHARE and self.strength >= SHARE and self.on_diagonal >= SHARE
 
 
 def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, ...]:
@@ -85,7 +99,8 @@ def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, .
     most about models of two or three layers. Under rotary positions the form is averaged over distances from 1
     to `positions`. Elhage et al. 2021, "Mechanistic Details of Induction Heads".
 
-    O(d_vocab d_model²) once, O(d_model d_head²) a pair. Raises PathexpError for post-norm models.
+    O(d_vocab d_model²) once, O(d_model d_head²) for each pair whose matching is asked for. Raises PathexpError
+    for post-norm models.
 
     >>> import pathexp as px
     >>> [(pair.head, pair.before, pair.is_induction) for pair in induction_pairs(px.induction_model())]
@@ -105,7 +120,8 @@ class _Weights:
         self.copying = cache(ov_spectrum)
         self.patterns = cache(lambda layer: positional_patterns(model, layer, positions))
         self.keys, self.written, self.values = cache(keys_read), cache(written), cache(values_read)
-        self.asked = cache(lambda head: self.grams.matching @ queries_read(head).T)  # (d_model, d_head)
+        self.queries = cache(queries_read)
+        self.asked = cache(lambda head: self.grams.matching @ self.queries(head).T)  # (d_model, d_head)
         self.form = cache(lambda head: mean_form(head, positions))
 
     def pair(self, late: Head, early: Head) -> InductionPair:
@@ -113,16 +129,15 @@ class _Weights:
             late=late,
             early=early,
             previous=previous_token_share(self.patterns(early.layer)[early.index]),
-            matching=self.matching(late, early),
             copying=self.copying(late),
-            form=self.form(late),
+            weights=self,
         )
 
     def matching(self, late: Head, early: Head) -> Spectrum:
         """The spectrum of W_Eᵀ W_QK W_OV_before W_E, from its rotation by the queries, (d_head, d_head)."""
         inner = self.keys(late) @ self.written(early)
         turned = self.form(late).dense() @ inner @ (self.values(early) @ self.asked(late))
-        sizes = (self.keys(late), self.written(early), self.values(early), queries_read(late))
+        sizes = (self.keys(late), self.written(early), self.values(early), self.queries(late))
         scale = self.grams.in_size**2 * float(np.prod([np.linalg.norm(each) for each in sizes]))
         return turned_spectrum(turned, scale, self.model.config.d_vocab)
 
@@ -199,8 +214,12 @@ class Induction:
 
     def before(self, head: str) -> InductionPair | None:
         """The strongest pair of a head with an earlier one, or None in the first layer."""
-        pairs = [pair for pair in self.pairs if pair.head == head]
-        return max(pairs, key=lambda pair: pair.strength) if pairs else None
+        best: InductionPair | None = None
+        for pair in sorted((pair for pair in self.pairs if pair.head == head), key=lambda pair: -pair.most):
+            if best is not None and best.strength >= pair.most:
+                break
+            best = pair if best is None or pair.strength > best.strength else best
+        return best
 
 
 def induction_heads(

@@ -91,8 +91,7 @@ class InductionReport:
         )
 
     def _pairs(self) -> str:
-        labels = [head.label for head in self.found.kinds.heads]
-        pairs = [pair for label in labels if (pair := self.found.before(label))]
+        pairs = self._strongest()
         header = [
             "head",
             "keys by",
@@ -108,6 +107,11 @@ class InductionReport:
             if pairs
             else "no head has an earlier one"
         )
+
+    def _strongest(self) -> list[InductionPair]:
+        """The strongest pair of every head that has an earlier one."""
+        labels = [head.label for head in self.found.kinds.heads]
+        return [pair for label in labels if (pair := self.found.before(label))]
 
     def _row(self, pair: InductionPair) -> list[str]:
         measured = self.found.kinds[pair.head].attention["induction"]
@@ -134,7 +138,7 @@ class InductionReport:
                 "copying": spectrum_data(pair.copying),
                 "is_induction": pair.is_induction,
             }
-            for pair in found.pairs
+            for pair in self._strongest()
         ]  # fmt: skip
         return {
             "from_weights": list(found.from_weights), "from_data": list(found.from_data), "agree": found.agree,
