@@ -62,6 +62,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "mistral": ("Mistral", {**OWN_HEAD, "rope_theta": 500.0, "sliding_window": WINDOW}),
     "mistral without window": ("Mistral", {**OWN_HEAD, "sliding_window": None}),
+    "phi3": ("Phi3", {**SIZES, "rope_theta": 500.0, "sliding_window": WINDOW, "pad_token_id": 0, "partial_rotary_factor": 0.7}),
     "qwen2": ("Qwen2", {**SIZES, "rope_theta": 500.0}),
     "qwen2 sliding": (
         "Qwen2",

@@ -132,11 +132,6 @@ def heads_out(heads: int) -> Turn:
     return lambda raw: raw.reshape(raw.shape[0], heads, -1).transpose(1, 0, 2)
 
 
-def rows(begin: int, end: int, turn: Turn) -> Turn:
-    """Some rows of a fused tensor, then a turn."""
-    return lambda raw: turn(raw[begin:end])
-
-
 def after(first: Turn, second: Turn) -> Turn:
     """One turn after another."""
     return lambda raw: second(first(raw))

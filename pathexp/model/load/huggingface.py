@@ -18,7 +18,7 @@ from .checkpoint import Checkpoint, Renamed, refuse_quantized
 from .families.bert import BERT
 from .families.gpt2 import GPT2
 from .families.gpt_neox import GPT_NEOX
-from .families.llama import GEMMA2, LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
+from .families.llama import GEMMA2, LLAMA, MISTRAL, OLMO2, PHI3, QWEN2, QWEN3
 from .families.plan import Family, Plan
 from .gather import gather
 from .keys import Keys, read_keys
@@ -38,6 +38,7 @@ FAMILIES: Mapping[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,
     "olmo2": OLMO2,
+    "phi3": PHI3,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
 }

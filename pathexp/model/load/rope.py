@@ -80,6 +80,7 @@ def _agreed(keys: Keys, given: Mapping[str, Any], inner: str, outer: tuple[str, 
 
 def _scaling(keys: Keys, given: Mapping[str, Any]) -> Scaling | None:
     kind = given.get("rope_type", "default")
+    keys.asked.add("original_max_position_embeddings")  # read where the kind needs it
     if kind not in _SCALED:
         raise keys.error(f"rope_type {kind!r} is not known; known: {', '.join(_SCALED)}")
     known = _COMMON | _SCALED[kind]

@@ -96,7 +96,7 @@ def _weight_map(index: Path) -> Mapping[str, str]:
     if not isinstance(found, dict) or not found:
         raise LoadError(f"Cannot load {str(index)!r}: it has no 'weight_map' of tensor names to files.")
     for name in found.values():
-        if not isinstance(name, str) or Path(name).name != name or "\\" in name:
+        if not isinstance(name, str) or not name or Path(name).name != name or "\\" in name:
             raise LoadError(
                 f"Cannot load {str(index)!r}: it names the file {name!r}, which is not a plain file name in "
                 "the index's own folder."

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...config import Config
+from ..fused import Widths, parts
 from ..gather import Piece, Turn, as_it_is, heads_in, heads_out, one_more
 from ..keys import Keys
 from ..options import Options
@@ -30,6 +31,7 @@ class Kind:
 
     ``biases``: the projections that have one where ``attention_bias`` says so; ``always``: those that have
     one in any case. ``told``: keys that have no default here, since the family's own is no formula.
+    ``fused``: queries, keys and values in one tensor, gate and up in another.
     """
 
     fields: Callable[[Keys, Options], Fields]
@@ -40,6 +42,7 @@ class Kind:
     qk_norm: str | None = None
     told: tuple[str, ...] = ()
     epsilon: float = 1e-6
+    fused: bool = False
     activation_key: tuple[str, str] = ("hidden_act", "silu")
 
 
@@ -48,7 +51,9 @@ def _plan(kind: Kind, keys: Keys, options: Options) -> Plan:
     biased = kind.always + (kind.biases if keys.switch("attention_bias", False) else "")
     if not kind.biases:
         keys.must_be_off("attention_bias", "this family's biases are fixed")
-    pieces = [*_attention(config, kind, biased), *_mlp(config, keys.switch("mlp_bias", False))]
+    attention = _fused_attention(config) if kind.fused else _attention(config, kind, biased)
+    mlp = _fused_mlp(config) if kind.fused else _mlp(config, keys.switch("mlp_bias", False))
+    pieces = [*attention, *mlp, *_norms(config, kind)]
     unused = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"model\.rotary_emb\.inv_freq")
     return Plan(config, pieces, unused)
 
@@ -91,9 +96,19 @@ def _attention(c: Config, kind: Kind, biased: str) -> Iterator[Piece]:
     yield Piece(block + "self_attn.o_proj.weight", (d, c.n_heads * h), {"W_O": heads_out(c.n_heads)})
     if "o" in biased:
         yield Piece(block + "self_attn.o_proj.bias", (d,), {"b_O": as_it_is})
+
+
+def _fused_attention(c: Config) -> Iterator[Piece]:
+    width, block = Widths(c.n_heads, c.n_kv_heads, c.d_head), "model.layers.{l}.self_attn."
+    yield Piece(block + "qkv_proj.weight", (width.rows, c.d_model), parts("phi3", width, "W"))
+    turn = heads_out(c.n_heads)
+    yield Piece(block + "o_proj.weight", (c.d_model, c.n_heads * c.d_head), {"W_O": turn})
+
+
+def _norms(c: Config, kind: Kind) -> Iterator[Piece]:
     for theirs, ours in kind.norms.items():
-        yield Piece(f"{block}{theirs}.weight", (d,), {f"g_{ours}": kind.gain})
-    yield Piece("model.norm.weight", (d,), {"g_final": kind.gain})
+        yield Piece(f"model.layers.{{l}}.{theirs}.weight", (c.d_model,), {f"g_{ours}": kind.gain})
+    yield Piece("model.norm.weight", (c.d_model,), {"g_final": kind.gain})
 
 
 def _mlp(c: Config, biased: bool) -> Iterator[Piece]:
@@ -104,11 +119,22 @@ def _mlp(c: Config, biased: bool) -> Iterator[Piece]:
             yield Piece(f"{block}{theirs}_proj.bias", shape[:1], {f"b_{ours}": as_it_is})
 
 
+def _fused_mlp(c: Config) -> Iterator[Piece]:
+    block, d, m = "model.layers.{l}.mlp.", c.d_model, c.d_mlp
+    halves: Mapping[str, Turn] = {"W_gate": lambda raw: raw[:m], "W_in": lambda raw: raw[m:]}
+    yield Piece(block + "gate_up_proj.weight", (2 * m, d), halves)
+    yield Piece(block + "down_proj.weight", (d, m), {"W_out": as_it_is})
+
+
 # What each has of its own ----------------------------------------------------------------------------------
 
 
 def _nothing(keys: Keys, options: Options) -> Fields:
     return {}
+
+
+def _phi3(keys: Keys, options: Options) -> Fields:
+    return {"windows": keys.get("sliding_window")}
 
 
 def _mistral(keys: Keys, options: Options) -> Fields:
@@ -162,6 +188,7 @@ def _family(kind: Kind, tied: bool = False) -> Family:
 
 LLAMA = _family(Kind(_nothing, _PRE))
 MISTRAL = _family(Kind(_mistral, _PRE, biases="", told=("num_key_value_heads",)))
+PHI3 = _family(Kind(_phi3, _PRE, biases="", fused=True, epsilon=1e-5))
 QWEN2 = _family(Kind(_qwen, _PRE, biases="", always="qkv", told=("num_key_value_heads",)))
 QWEN3 = _family(Kind(_qwen, _PRE, qk_norm="head", told=("num_key_value_heads", "head_dim")))
 GEMMA2 = _family(
