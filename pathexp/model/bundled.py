@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import LoadError
 from .load.formats import load_path
 from .load.options import options as read_options
+from .load.transformer_lens import from_transformer_lens
 from .model import Model
 from .npz import load_npz
 
@@ -71,12 +72,13 @@ def load_bundled(name: str) -> Model:
         return load_npz(path)
 
 
-def load(name_or_path: str | Path, **options: Any) -> Model:
-    """A model by the name of a bundled one, or else from a file or a directory.
+def load(name_or_path: str | Path | Any, **options: Any) -> Model:
+    """A model by the name of a bundled one, or else from a file or a directory, or a live one of TransformerLens.
 
     A name wins over a file of the same name; write ``./attn-2l`` or give a Path for the file. Known are
     ``.npz`` (as ``Model.save`` writes them), directories with config.json and safetensors (as transformers
-    saves them), ``.gguf``, and ``.bin`` of llama2.c. Nothing is fetched, and no code in a file is run.
+    saves them), ``.gguf``, and ``.bin`` of llama2.c. Nothing is fetched, and no code in a file is run. An
+    object with ``cfg`` and ``state_dict()`` is taken as a model of TransformerLens (`from_transformer_lens`).
     ``options`` answer what a file leaves open: ``tie``, ``vocab_from_checkpoint``, ``strict``, ``ignore``,
     ``embedding_scale``, as pathexp.model.load.options.Options has them.
 
@@ -85,6 +87,8 @@ def load(name_or_path: str | Path, **options: Any) -> Model:
     >>> load("attn-1l").config.n_heads
     8
     """
+    if not isinstance(name_or_path, str | Path):
+        return from_transformer_lens(name_or_path, ignore=read_options(options).ignore)
     if isinstance(name_or_path, str) and name_or_path in _names() and not options:
         return load_bundled(name_or_path)
     return load_path(_existing(name_or_path), read_options(options))

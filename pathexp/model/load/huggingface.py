@@ -155,4 +155,13 @@ def _check_frequencies(checkpoint: Checkpoint, config: Config) -> None:
 
 def _tokenizer(folder: Path, config: Config) -> JsonTokenizer | None:
     path = folder / TOKENIZER
-    return open_tokenizer(path, config.d_vocab) if path.is_file() else None
+    if not path.is_file():
+        return None
+    tokenizer = open_tokenizer(path, config.d_vocab)
+    if tokenizer.unused:
+        warnings.warn(
+            f"{str(path)!r} has no token for {tokenizer.unused} of the model's {config.d_vocab} ids: padding.",
+            LoadWarning,
+            stacklevel=2,
+        )
+    return tokenizer

@@ -40,6 +40,11 @@ class JsonTokenizer:
     def __repr__(self) -> str:
         return f"JsonTokenizer({len(self._pieces)} tokens)"
 
+    @property
+    def unused(self) -> int:
+        """How many of the model's ids have no token: a vocabulary that was padded."""
+        return self.size - len(self._pieces)
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, with what belongs around it.
 
