@@ -148,3 +148,11 @@ def test_virtual_heads(capsys, saved, corpus):
     assert data["count"] == 4 and len(data["top"]) == 2
     assert data["loss"]["worth"] == pytest.approx(data["loss"]["without"] - data["loss"]["whole"])
     assert data_of(capsys, "virtual-heads", saved())["loss"] is None
+
+
+def test_derive_score(capsys):
+    data = data_of(capsys, "derive-score", "--layers", "2", "--heads", "3", "--head", "L1H2")
+    assert data["count"] == data["kept"] == 16 and not data["truncated"]
+    assert main(["derive-score", "--max-terms", "3", "--latex"]) == 3
+    assert "6 more of 9 terms" in capsys.readouterr().out
+    assert "at least 1" in refusal(capsys, "derive-score", "--layers", "0")

@@ -14,6 +14,7 @@ from ..errors import PathexpError
 from . import (
     bigrams,
     derive,
+    derive_score,
     expand,
     head,
     heads,
@@ -42,6 +43,7 @@ COMMANDS: Mapping[str, Command] = {
     "expand": expand,
     "derive": derive,
     "score": score,
+    "derive-score": derive_score,
     "head": head,
     "heads": heads,
     "induction": induction,

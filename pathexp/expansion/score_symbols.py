@@ -23,7 +23,7 @@ Turned = tuple[str, bool]
 
 def formula(query: Operator, key: Operator, pair: Pair) -> str:
     """Return a term as one line of plain text."""
-    head = f"{pair.scale:.4g} · "
+    head = "" if pair.scale == 1.0 else f"{pair.scale:.4g} · "
     if (steps := _steps(query, key)) is None:
         return f"{head}⟨{symbolic.formula(query)}, {_turn(pair)}{symbolic.formula(key)}⟩"
     q, k = steps
@@ -34,7 +34,7 @@ def formula(query: Operator, key: Operator, pair: Pair) -> str:
 
 def latex(query: Operator, key: Operator, pair: Pair) -> str:
     """Return a term in LaTeX."""
-    head = rf"{pair.scale:.4g} \, "
+    head = "" if pair.scale == 1.0 else rf"{pair.scale:.4g} \, "
     if (steps := _steps(query, key)) is None:
         turn = rf"{symbolic.latex_name(_turn(pair).strip())} \, " if _turn(pair) else ""
         return rf"{head}\left\langle {symbolic.latex(query)} ,\; {turn}{symbolic.latex(key)} \right\rangle"

@@ -20,7 +20,7 @@ from ..errors import GraphError
 from ..model import Config, Trace
 from .graph import ResidualGraph
 from .nodes import Component, One, OneHot, Sink, Source
-from .operators import IDENTITY, Array, Factor, Operator, Step, chain
+from .operators import IDENTITY, Array, Dim, Factor, Operator, Step, chain
 
 Side = Literal["Q", "K"]
 
@@ -51,6 +51,26 @@ def reading_graph(trace: Trace, label: str, side: Side, graph: ResidualGraph | N
         sink=Sink(side, draft.operator()),
         frozen=whole.frozen,
         changed=whole.changed,
+    )
+
+
+def reading_graph_of_sizes(
+    graph: ResidualGraph, label: str, side: Side, d_head: Dim = "d_head"
+) -> ResidualGraph:
+    """Return what a head's queries or keys read in a graph without numbers; its own biases are left out.
+
+    Raises GraphError if the graph has no such head.
+    """
+    component, b = head_component(graph, label), graph.places[label]
+    known = {c.label for block in graph.blocks[:b] for c in block.components}
+    weight = Step((), (Factor(f"W_{side}_{label}", d_head, graph.d_model),))
+    return ResidualGraph(
+        positions=graph.positions,
+        d_model=graph.d_model,
+        d_out=d_head,
+        sources=tuple(kept for source in graph.sources if (kept := _kept(source, b, known))),
+        blocks=graph.blocks[:b],
+        sink=Sink(side, chain((weight,), _after(component.operator, label))),
     )
 
 

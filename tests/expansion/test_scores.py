@@ -7,6 +7,7 @@ import pytest
 
 import pathexp as px
 from pathexp.errors import FreezeError, GraphError, PathError, TargetError
+from pathexp.expansion.score_formulas import ScoreFormulas
 from tests.zoo import FAMILIES, ZOO
 
 NAMES = sorted(name for name in ZOO if name not in ("bigram", "0L", "0L-final-layernorm"))
@@ -257,9 +258,9 @@ def test_positions_of_queries_and_keys_alone_on_paper():
     values = {str(term): term.value for term in terms}
     assert values == {"E Q × E K": 60.0, "E Q × P K": 3.0, "P Q × E K": 15.0, "P Q × P K": 0.75}
     assert terms.value() == (1 + 0.25) * 2 * 3 * (10 + 0.5)
-    assert terms["P Q", "E K"].formula == "1 · Id ⊗ Id ⊗ W_posᵀ W_QK_L0H0 W_E"
+    assert terms["P Q", "E K"].formula == "Id ⊗ Id ⊗ W_posᵀ W_QK_L0H0 W_E"
     assert terms["P Q", "E K"].latex() == (
-        r"1 \, \mathrm{Id} \otimes \mathrm{Id} \otimes \left({W_{pos}}^{\top} W_{QK}^{0.0} W_{E}\right)"
+        r"\mathrm{Id} \otimes \mathrm{Id} \otimes \left({W_{pos}}^{\top} W_{QK}^{0.0} W_{E}\right)"
     )
 
 
@@ -310,3 +311,26 @@ def test_scores_with_mlps_as_sources(name):
         assert term.weight.shape[0] == term.query_term.weight.shape[1]
     with pytest.raises(FreezeError, match="gates"):
         _ = next(t for t in through_gates if "L0M" in str(t.key_term.path)).weight
+
+
+# From sizes alone ---------------------------------------------------------------------------------------
+
+
+def test_formulas_from_sizes_are_those_of_a_run():
+    """The same pairs of paths with the same formulas, but for the scale."""
+    trace = px.random_model(layers=3, heads=2, positions="none").run([1, 2, 3])
+    terms = ScoreFormulas(px.ResidualGraph.attention_only(layers=3, heads=2), "L2H1")
+    run_terms = px.expand_score(trace, "L2H1", 2, 1)
+    assert terms.count() == run_terms.count() == 81
+    scale = f"{trace.config.attention_scale:.4g} · "
+    assert [str(t) for t in terms] == [str(t) for t in run_terms]
+    assert [scale + t.formula for t in terms] == [t.formula for t in run_terms]
+    assert [t.kind for t in terms] == [t.kind for t in run_terms]
+
+
+def test_formulas_of_a_size_nobody_lists():
+    terms = ScoreFormulas(px.ResidualGraph.attention_only(layers=12, heads=12), "L11H0")
+    assert terms.count() == 13**22
+    assert next(iter(terms)).formula == "Id ⊗ Id ⊗ W_Eᵀ W_QK_L11H0 W_E"
+    with pytest.raises(GraphError, match="no head 'L12H0'"):
+        ScoreFormulas(px.ResidualGraph.attention_only(layers=12, heads=12), "L12H0").count()
