@@ -2,7 +2,7 @@
 
 A block is screened in single precision with an error margin, and whatever may qualify is computed again in
 float64 with the terms of every entry added in one order, so that equal rows give equal numbers wherever they
-stand. Rows and columns are visited by descending length: by Cauchy-Schwarz whole blocks cannot qualify.
+stand. Rows and columns are visited by descending length: by Cauchy-Schwarz whole tiles cannot qualify.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ from numpy.typing import NDArray
 from ..errors import SizeError
 from .arrays import Array, frobenius
 from .maps import LinearMap
-from .operations import MAX_ENTRIES, is_narrow, norm, svd, waist, wide
+from .operations import MAX_ENTRIES, is_narrow, svd, waist, wide
 
 Largest: TypeAlias = Literal["abs", "positive", "negative"]
 Indices: TypeAlias = NDArray[np.intp]
 
 BLOCK = 2**22
-"""Entries screened at a time: 16 MB in single precision."""
+"""Entries computed or looked through at a time: 16 MB in single precision."""
+
+TILE = 1536, 768
+"""Rows and columns screened at a time: 4 MB in single precision, so that a tile is looked through in the cache."""
+
+WELL_CONDITIONED = 1e3
+"""Up to this condition the sides of a product are balanced by solving with their triangles."""
 
 
 class Entries(NamedTuple):
@@ -78,7 +84,7 @@ def top_entries(map: LinearMap, k: int, largest: Largest = "abs") -> Entries:
 def _entrywise(map: LinearMap) -> _Entrywise:
     if not is_narrow(map):
         return _Whole(wide(map))
-    return _Product.of(map) if norm(map) else _Nothing(map.shape)
+    return _Product.of(map) or _Nothing(map.shape)
 
 
 class _Best:
@@ -175,20 +181,24 @@ class _Product:
     absolute: float
 
     @staticmethod
-    def of(map: LinearMap) -> _Product:
+    def of(map: LinearMap) -> _Product | None:
+        """Balance the sides of a map's waist; None for a map that is zero."""
         left, right = waist(map)
-        U, S, Vh = svd(map)
-        root = np.sqrt(S / S[0])
-        r = len(S)
+        if not left.size or not right.size:
+            return None
+        rows, columns, scale, condition = _balanced(map, left, right)
+        if scale == 0.0:
+            return None
+        r = left.shape[1]
         size = frobenius(left) * frobenius(right)
         return _Product(
             left,
             np.ascontiguousarray(right.T),
-            (U * root).astype(np.float32),
-            (Vh.T * root).astype(np.float32),
-            float(S[0]),
+            rows.astype(np.float32),
+            columns.astype(np.float32),
+            scale,
             (r + 8) * float(np.finfo(np.float32).eps),
-            64 * r * float(np.finfo(np.float64).eps) * size / float(S[0])
+            64 * r * condition * float(np.finfo(np.float64).eps) * size / scale
             + r * float(np.finfo(np.float32).tiny),
         )
 
@@ -204,19 +214,57 @@ class _Product:
     def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]:
         row_order, row_lengths = _by_length(self.rows)
         column_order, column_lengths = _by_length(self.columns)
-        ordered = self.columns[column_order]
-        step = max(1, BLOCK // len(ordered))
-        for start in range(0, len(row_order), step):
-            block = row_order[start : start + step]
-            longest = float(row_lengths[start])
-            margin = self.relative * longest * float(column_lengths[0]) + self.absolute
-            wanted = best.threshold / self.scale - 2 * margin
-            reach = int(np.searchsorted(-column_lengths * longest, -wanted, side="right"))
-            if not reach:
-                return  # rows come by descending length: no later block reaches further
-            keys = _keys(self.rows[block] @ ordered[:reach].T, largest)
-            r, c = np.divmod(np.flatnonzero(keys >= wanted), reach)
-            yield _Found(block[r], column_order[c], keys[r, c], margin)
+        rows, columns = self.rows[row_order], self.columns[column_order]
+        room = np.empty(TILE[0] * TILE[1], dtype=np.float32)
+        for start in range(0, len(rows), TILE[0]):
+            for first in range(0, len(columns), TILE[1]):
+                longest = float(row_lengths[start]) * float(column_lengths[first])
+                margin = self.relative * longest + self.absolute
+                wanted = best.threshold / self.scale - 2 * margin
+                if longest < wanted:
+                    break  # columns come by descending length: no later tile of these rows reaches further
+                tile = _product(rows[start : start + TILE[0]], columns[first : first + TILE[1]], room)
+                if _peak(tile, largest) >= wanted:
+                    keys = _keys(tile, largest)
+                    r, c = np.nonzero(keys >= wanted)
+                    yield _Found(row_order[start + r], column_order[first + c], keys[r, c], margin)
+
+
+def _product(rows: NDArray[np.float32], columns: NDArray[np.float32], room: NDArray[np.float32]) -> Any:
+    """Multiply into memory that is used again and stays in the cache."""
+    size = len(rows), len(columns)
+    return np.matmul(rows, columns.T, out=room[: size[0] * size[1]].reshape(size))
+
+
+def _peak(tile: NDArray[np.float32], largest: Largest) -> float:
+    """The largest key of a tile."""
+    highest = float(tile.max()) if largest != "negative" else -np.inf
+    return highest if largest == "positive" else max(highest, -float(tile.min()))
+
+
+def _balanced(map: LinearMap, left: Array, right: Array) -> tuple[Array, Array, float, float]:
+    """Return sides of a map over its largest singular value, equally long in every direction.
+
+    Their product is exact up to float64 rounding times the last number, a condition. Sides of a good condition
+    are turned by their triangles; others by the singular value decomposition, which takes longer.
+    """
+    lower, upper = (np.asarray(np.linalg.qr(side, mode="r")) for side in (left, right.T))
+    square = lower.shape[0] == lower.shape[1] and upper.shape[0] == upper.shape[1]
+    condition = max(_condition(side) for side in (lower, upper)) if square else np.inf
+    if condition > WELL_CONDITIONED:
+        U, S, Vh = svd(map)
+        root = np.sqrt(S / S[0]) if S[0] else S
+        return U * root, Vh.T * root, float(S[0]), 1.0
+    u, s, vh = np.linalg.svd(lower @ upper.T)
+    root = np.sqrt(s / s[0])
+    rows, columns = left @ np.linalg.solve(lower, u * root), right.T @ np.linalg.solve(upper, vh.T * root)
+    return rows, columns, float(s[0]), 2 * condition
+
+
+def _condition(triangle: Array) -> float:
+    """The ratio of the largest singular value to the smallest; infinite for a singular matrix."""
+    s = np.linalg.svd(triangle, compute_uv=False)
+    return float(s[0] / s[-1]) if len(s) and s[-1] > 0 else np.inf
 
 
 def _by_length(sides: NDArray[np.float32]) -> tuple[Indices, Array]:

@@ -24,9 +24,10 @@ def places(found):
     return list(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
 
 
-@pytest.fixture(params=[7, 64, 2**22])
+@pytest.fixture(params=[(7, (2, 3)), (64, (8, 5)), (2**22, (1536, 768))], ids=lambda sizes: str(sizes[0]))
 def block(request, monkeypatch):
-    monkeypatch.setattr("pathexp.algebra.top.BLOCK", request.param)
+    monkeypatch.setattr("pathexp.algebra.top.BLOCK", request.param[0])
+    monkeypatch.setattr("pathexp.algebra.top.TILE", request.param[1])
 
 
 @pytest.mark.usefixtures("block")
