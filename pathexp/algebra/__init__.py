@@ -21,6 +21,7 @@ from .operations import (
 from .plan import Plan, plan
 from .spaces import Space
 from .spectra import Eigenvalues, Eigenvectors, Svd, null_cutoff
+from .stream import row_blocks, save_dense
 from .top import Entries, top_entries
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
     "plan",
     "rank",
     "row",
+    "row_blocks",
+    "save_dense",
     "scale",
     "singular_values",
     "svd",
