@@ -14,13 +14,14 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import pathexp as px  # noqa: E402
 from pathexp.model import Model, load  # noqa: E402
 from tests.interop.double import in_double, shake  # noqa: E402
 
 pytestmark = pytest.mark.interop
 
-LENGTHS = (1, 2, 9, 33)
 WINDOW = 5
+LENGTHS = (1, 2, WINDOW + 1, 9, 33)
 SIZES = {
     "vocab_size": 29, "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 3,
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 40,
@@ -132,3 +133,6 @@ def test_logits_and_patterns_are_those_of_transformers(case: str, tmp_path: Path
             warnings.simplefilter("error")
             ours = load(tmp_path)
         assert compare(model, ours) < 1e-9
+    trace = ours.run(np.random.default_rng(1).integers(0, 29, 9))
+    assert px.expand(px.freeze(trace, mlp="gate")).verify().ok
+    assert px.expand(px.freeze(trace, mlp="source")).verify().ok

