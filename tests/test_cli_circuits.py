@@ -156,3 +156,23 @@ def test_derive_score(capsys):
     assert main(["derive-score", "--max-terms", "3", "--latex"]) == 3
     assert "6 more of 9 terms" in capsys.readouterr().out
     assert "at least 1" in refusal(capsys, "derive-score", "--layers", "0")
+
+
+def test_pictures_are_valid_svg(capsys, saved, corpus, tmp_path):
+    two, picture = saved(), str(tmp_path / "picture.svg")
+    commands = [
+        ["score", two, "abcabc", "--head", "L1H0"],
+        ["heads", two],
+        ["induction", two],
+        ["virtual-heads", two],
+        ["bigrams", corpus, "--model", two, "--at-least", "1"],
+    ]
+    for command in commands:
+        assert main([*command, "--svg", picture]) == 0, capsys.readouterr().err
+        assert len(list(ElementTree.parse(picture).getroot())) > 4, command
+    assert main(["skip-trigrams", saved(layers=1), "--contexts", "2", "--svg", picture]) == 0
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    capsys.readouterr()
+    assert "cannot write the picture" in refusal(
+        capsys, "heads", two, "--svg", str(tmp_path / "no" / "where.svg")
+    )

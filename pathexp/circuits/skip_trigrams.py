@@ -7,8 +7,8 @@ Transformers", "Skip-Trigram Bugs".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -81,14 +81,15 @@ def tables(one: Head) -> Tables:
     return Tables(one.label, attention, outputs - outputs.mean(axis=0))
 
 
-@lru_cache(maxsize=8)
-def _tables_of(model: Model) -> tuple[Tables, ...]:
+def _tables_of(model: Model, label: str | None = None) -> Iterator[Tables]:
+    """The tables of all heads or of one, one at a time: they are large."""
     if model.config.n_layers != 1:
         raise PathexpError(
             f"skip-trigrams are what one layer makes; {model.name or 'this model'} has {model.config.n_layers}. "
             "In deeper models heads read each other: see the induction heads and the virtual heads"
         )
-    return tuple(tables(each) for each in heads(model))
+    chosen = heads(model) if label is None else iter([head(model, label)])
+    return (tables(each) for each in chosen)
 
 
 def skip_trigrams(
@@ -108,7 +109,7 @@ def skip_trigrams(
     >>> best.head, best.source, best.destination, best.output
     ('L0H0', 0, 0, 2)
     """
-    chosen = _chosen(model, head)
+    chosen = _tables_of(model, head)
     if source is None:
         found = [_best_of(each, token) for each in chosen for token in range(model.config.d_vocab)]
     else:
@@ -119,11 +120,6 @@ def skip_trigrams(
             for c in range(model.config.d_vocab)
         ]
     return tuple(sorted(found, key=lambda trigram: -trigram.adds)[:k])
-
-
-def _chosen(model: Model, label: str | None) -> tuple[Tables, ...]:
-    every = _tables_of(model)
-    return every if label is None else tuple(each for each in every if each.label == head(model, label).label)
 
 
 def _looker(each: Tables, source: int) -> int:
@@ -147,7 +143,7 @@ def forced_bug(
     `first` and `second` are (destination, output) each: from A … B → C and A … B' → C', that A … B → C' and
     A … B' → C are raised too. Elhage et al. 2021, "Skip-Trigram Bugs".
     """
-    (each,) = _chosen(model, head)
+    (each,) = _tables_of(model, head)
     a = model.token_id(source)
     (b, c), (b2, c2) = ((model.token_id(x), model.token_id(y)) for x, y in (first, second))
     return _bug(each, a, (b, c), (b2, c2))

@@ -6,8 +6,10 @@ import argparse
 
 from ..circuits.bigrams import bigrams
 from ..model import load
+from ..report.circuit_pictures import draw_bigrams
 from ..report.token_tables import BigramReport
 from .arguments import OK, show
+from .pictures import add_svg_argument, draw
 
 HELP = "compare a model's direct path with the bigrams of a corpus"
 
@@ -18,12 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="attn-0l", help="a bundled model or a file")
     parser.add_argument("--at-least", type=int, default=5, metavar="N", help="compare bigrams seen so often")
     parser.add_argument("--top", type=int, default=12, metavar="K", help="how many to list")
+    add_svg_argument(parser, "both sides as a scatter")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Count, compare and print."""
     model = load(options.model)
-    report = BigramReport(model, bigrams(model, options.corpus, options.at_least), options.top)
+    found = bigrams(model, options.corpus, options.at_least)
+    draw(options, lambda: draw_bigrams(found))
+    report = BigramReport(model, found, options.top)
     show(report.data, report.text, options)
     return OK

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ..circuits.copying import Copying, copying
 from ..circuits.head_kinds import head_kinds
@@ -12,6 +11,7 @@ from ..model import Model, load
 from ..report.heads import HeadsReport
 from ..report.spectra import draw_spectra
 from .arguments import OK, add_model_argument, show
+from .pictures import add_svg_argument, draw
 
 HELP = "say what every head of a model does, and whether it copies"
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_model_argument(parser)
     add_repeated_arguments(parser)
-    parser.add_argument("--svg", metavar="FILE", default=None, help="draw the spectra of the OV circuits")
+    add_svg_argument(parser, "the spectra of the OV circuits")
 
 
 def add_repeated_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,16 +42,16 @@ def run(options: argparse.Namespace) -> int:
         model, length=options.length, runs=options.runs, prefix=options.prefix, seed=options.seed
     )
     copies = _copies(model)
-    if options.svg is not None:
-        if copies is None:
-            raise PathexpError(
-                "the OV circuits of this model cannot be read off its weights: nothing to draw"
-            )
-        drawing = draw_spectra([(each.label, each.ov) for each in copies], f"OV spectra of {model.name}")
-        Path(options.svg).write_text(drawing, encoding="utf-8")
+    draw(options, lambda: _drawn(model, copies))
     report = HeadsReport(kinds, copies)
     show(report.data, report.text, options)
     return OK
+
+
+def _drawn(model: Model, copies: tuple[Copying, ...] | None) -> str:
+    if copies is None:
+        raise PathexpError("the OV circuits of this model cannot be read off its weights: nothing to draw")
+    return draw_spectra([(each.label, each.ov) for each in copies], f"OV spectra of {model.name}")
 
 
 def _copies(model: Model) -> tuple[Copying, ...] | None:

@@ -6,9 +6,11 @@ import argparse
 
 from ..circuits.induction import KeyPath, explain_induction, induction_heads
 from ..model import load
+from ..report.circuit_pictures import draw_kinds
 from ..report.heads import InductionReport
 from .arguments import OK, add_model_argument, show
 from .heads import add_repeated_arguments
+from .pictures import add_svg_argument, draw
 
 HELP = "find induction heads from the weights, confirm them on runs, explain their scores"
 
@@ -17,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_model_argument(parser)
     add_repeated_arguments(parser)
+    add_svg_argument(parser, "what every head attends to")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
         pair = found.before(label)
         if pair is not None:
             explained.append(explain_induction(model, label, pair.before, **how))
+    draw(options, lambda: draw_kinds(found.kinds))
     report = InductionReport(found, tuple(explained))
     show(report.data, report.text, options)
     return OK

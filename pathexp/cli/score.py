@@ -7,8 +7,10 @@ import argparse
 from ..expansion import KINDS, expand_score
 from ..graph.reading import head_place
 from ..model import Trace, load
+from ..report.circuit_pictures import draw_score
 from ..report.score import report_score
 from .arguments import NOT_PROVEN, OK, add_run_arguments, run_of, show
+from .pictures import add_svg_argument, draw
 
 HELP = "expand one attention score into pairs of paths"
 
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key-paths", default=None, metavar="QUERY", help="only key paths that match, such as '.* L0H1 K'"
     )
+    add_svg_argument(parser, "what each kind of term adds to every key")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     key = _most_attended(trace, options) if options.key is None else options.key
     terms = expand_score(trace, options.head, options.query, key)
     terms = terms.where(kind=options.kind, query=options.query_paths, key=options.key_paths)
+    draw(options, lambda: draw_score(terms))
     report = report_score(terms, options.top)
     show(report.data, report.text, options)
     return OK if report.verdict.ok else NOT_PROVEN

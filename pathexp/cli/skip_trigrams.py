@@ -6,8 +6,10 @@ import argparse
 
 from ..circuits.skip_trigrams import bugs, happens, skip_trigrams
 from ..model import load
+from ..report.circuit_pictures import draw_trigrams
 from ..report.token_tables import SkipTrigramReport
 from .arguments import OK, show, token_of
+from .pictures import add_svg_argument, draw
 
 HELP = "read skip-trigrams off a one-layer model, and show the bugs they force"
 
@@ -22,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, default=12, metavar="K", help="how many to list")
     parser.add_argument("--bugs", type=int, default=3, metavar="K", help="how many bugs to show")
     parser.add_argument("--contexts", type=int, default=64, help="random contexts in which each is measured")
+    add_svg_argument(parser, "the largest as a heat map")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -30,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
     model = load(options.model)
     source = None if options.source is None else token_of(options.source)
     largest = skip_trigrams(model, options.top, head=options.head, source=source)
+    draw(options, lambda: draw_trigrams(model, largest))
     measured = tuple(
         (bug, happens(model, bug, contexts=options.contexts)) for bug in bugs(model, options.bugs)
     )

@@ -6,8 +6,10 @@ import argparse
 
 from ..circuits.virtual_heads import virtual_heads, virtual_share
 from ..model import load
+from ..report.circuit_pictures import draw_virtual_heads
 from ..report.virtual_heads import VirtualHeadsReport
 from .arguments import OK, add_model_argument, show
+from .pictures import add_svg_argument, draw
 
 HELP = "list virtual heads, and weigh them as loss on a corpus"
 
@@ -18,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", default=None, metavar="FILE", help="a UTF-8 text file to weigh them on")
     parser.add_argument("--windows", type=int, default=20, metavar="N", help="how many windows of it")
     parser.add_argument("--order", type=int, default=2, help="heads in a row")
+    add_svg_argument(parser, "V-composition as a heat map")
     parser.add_argument("--top", type=int, default=12, metavar="K", help="how many to list")
 
 
@@ -25,6 +28,8 @@ def run(options: argparse.Namespace) -> int:
     """List, weigh and print."""
     model = load(options.model)
     share = None if options.corpus is None else virtual_share(model, options.corpus, limit=options.windows)
-    report = VirtualHeadsReport(virtual_heads(model, options.order), options.top, share)
+    found = virtual_heads(model, options.order)
+    draw(options, lambda: draw_virtual_heads(found))
+    report = VirtualHeadsReport(found, options.top, share)
     show(report.data, report.text, options)
     return OK
