@@ -16,6 +16,7 @@ from . import (
     derive,
     derive_score,
     expand,
+    flow,
     head,
     heads,
     induction,
@@ -50,6 +51,7 @@ COMMANDS: Mapping[str, Command] = {
     "bigrams": bigrams,
     "skip-trigrams": skip_trigrams,
     "virtual-heads": virtual_heads,
+    "flow": flow,
     "models": models,
 }
 
