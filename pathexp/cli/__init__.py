@@ -13,6 +13,7 @@ from typing import Protocol
 from ..errors import PathexpError
 from . import (
     bigrams,
+    compose,
     derive,
     derive_score,
     expand,
@@ -23,6 +24,7 @@ from . import (
     models,
     score,
     skip_trigrams,
+    virtual,
     virtual_heads,
 )
 from .arguments import OK, REFUSED
@@ -52,6 +54,8 @@ COMMANDS: Mapping[str, Command] = {
     "skip-trigrams": skip_trigrams,
     "virtual-heads": virtual_heads,
     "flow": flow,
+    "compose": compose,
+    "virtual": virtual,
     "models": models,
 }
 
