@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import PathexpError
-from ..model import Model, Target, Trace
+from ..model import Model, Target, Trace, load
 
 DEFAULT_MODEL = "attn-2l"
 DEFAULT_TEXT = "Macbeth shall sleep no more. Macbeth shall"
@@ -18,9 +18,29 @@ OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
 
 
 def add_model_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare the model and --json."""
+    """Declare the model, --json, and the decisions that loading may ask for."""
     parser.add_argument("model", nargs="?", default=DEFAULT_MODEL, help="a bundled model or a file")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_loading_arguments(parser)
+
+
+def add_loading_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what a file of weights may leave open; see pathexp.load."""
+    loading = parser.add_argument_group("what a file of weights may leave open")
+    loading.add_argument("--tie", action="store_true", help="one table of tokens serves as both")
+    loading.add_argument(
+        "--vocab-from-checkpoint", action="store_true", help="believe the tensors about the vocabulary's size"
+    )
+    loading.add_argument("--strict", action="store_true", help="refuse where the default is to warn")
+    loading.add_argument(
+        "--ignore", action="append", metavar="KEY", help="a configuration key that does not matter"
+    )
+
+
+def model_of(options: argparse.Namespace) -> Model:
+    """Load the model of the command line."""
+    given = {name: getattr(options, name) for name in ("tie", "vocab_from_checkpoint", "strict", "ignore")}
+    return load(options.model, **{name: value for name, value in given.items() if value})
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..circuits.bigrams import bigrams
-from ..model import load
 from ..report.circuit_pictures import draw_bigrams
 from ..report.token_tables import BigramReport
-from .arguments import OK, show
+from .arguments import OK, add_loading_arguments, model_of, show
 from .pictures import add_svg_argument, draw
 
 HELP = "compare a model's direct path with the bigrams of a corpus"
@@ -22,11 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, default=12, metavar="K", help="how many to list")
     add_svg_argument(parser, "both sides as a scatter")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_loading_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Count, compare and print."""
-    model = load(options.model)
+    model = model_of(options)
     found = bigrams(model, options.corpus, options.at_least)
     draw(options, lambda: draw_bigrams(found))
     report = BigramReport(model, found, options.top)

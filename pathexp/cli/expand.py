@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from ..model import load
 from ..report import explain
-from .arguments import NOT_PROVEN, OK, add_run_arguments, add_target_arguments, input_of, show, target_of
+from .arguments import (
+    NOT_PROVEN,
+    OK,
+    add_run_arguments,
+    add_target_arguments,
+    input_of,
+    model_of,
+    show,
+    target_of,
+)
 
 HELP = "expand a run of a model into path terms"
 
@@ -25,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Expand, rank, total, verify and print."""
     report = explain(
-        load(options.model),
+        model_of(options),
         input_of(options),
         aim=lambda trace: target_of(trace, options),
         condition=options.query,

@@ -9,12 +9,20 @@ from pathlib import Path
 import networkx as nx
 
 from ..expansion import expand
-from ..model import load
 from ..report.dot import dot
 from ..report.flow import report_flow
 from ..report.graph_files import graph_json, graphml
 from ..report.sankey import sankey
-from .arguments import NOT_PROVEN, OK, add_run_arguments, add_target_arguments, run_of, show, target_of
+from .arguments import (
+    NOT_PROVEN,
+    OK,
+    add_run_arguments,
+    add_target_arguments,
+    model_of,
+    run_of,
+    show,
+    target_of,
+)
 
 HELP = "show how much of a logit passes along every edge"
 
@@ -48,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Trace, prune, check, write and print."""
-    trace = run_of(load(options.model), options)
+    trace = run_of(model_of(options), options)
     terms = expand(trace) if options.query is None else expand(trace, options.query)
     report = report_flow(terms, target_of(trace, options), options.share, options.top, options.per_position)
     chosen = report.whole if options.all else report.kept

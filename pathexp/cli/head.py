@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ..circuits.heads import head
-from ..model import load
 from ..report.heads import CircuitsReport
-from .arguments import DEFAULT_MODEL, OK, show
+from .arguments import DEFAULT_MODEL, OK, add_loading_arguments, model_of, show
 
 HELP = "show heads side by side as two circuits: where they look, what they bring"
 
@@ -26,11 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top", type=int, default=8, metavar="K", help="how many entries of each token table"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_loading_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read the circuits and print."""
-    model = load(options.model)
+    model = model_of(options)
     chosen = tuple(head(model, label) for label in options.heads)
     report = CircuitsReport(chosen, options.distance, options.top)
     show(report.data, report.text, options)

@@ -7,10 +7,10 @@ import argparse
 from ..circuits.copying import Copying, copying
 from ..circuits.head_kinds import head_kinds
 from ..errors import PathexpError
-from ..model import Model, load
+from ..model import Model
 from ..report.heads import HeadsReport
 from ..report.spectra import draw_spectra
-from .arguments import OK, add_model_argument, show
+from .arguments import OK, add_model_argument, model_of, show
 from .pictures import add_svg_argument, draw
 
 HELP = "say what every head of a model does, and whether it copies"
@@ -37,7 +37,7 @@ def add_repeated_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, read the spectra, print."""
-    model = load(options.model)
+    model = model_of(options)
     kinds = head_kinds(
         model, length=options.length, runs=options.runs, prefix=options.prefix, seed=options.seed
     )

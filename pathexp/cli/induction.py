@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..circuits.induction import KeyPath, explain_induction, induction_heads
-from ..model import load
 from ..report.circuit_pictures import draw_kinds
 from ..report.heads import InductionReport
-from .arguments import OK, add_model_argument, show
+from .arguments import OK, add_model_argument, model_of, show
 from .heads import add_repeated_arguments
 from .pictures import add_svg_argument, draw
 
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Find, confirm, explain and print."""
-    model = load(options.model)
+    model = model_of(options)
     how = {"length": options.length, "prefix": options.prefix, "seed": options.seed}
     found = induction_heads(model, runs=options.runs, **how)
     explained: list[KeyPath] = []

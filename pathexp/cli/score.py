@@ -6,10 +6,10 @@ import argparse
 
 from ..expansion import KINDS, expand_score
 from ..graph.reading import head_place
-from ..model import Trace, load
+from ..model import Trace
 from ..report.circuit_pictures import draw_score
 from ..report.score import report_score
-from .arguments import NOT_PROVEN, OK, add_run_arguments, run_of, show
+from .arguments import NOT_PROVEN, OK, add_run_arguments, model_of, run_of, show
 from .pictures import add_svg_argument, draw
 
 HELP = "expand one attention score into pairs of paths"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Expand the score, rank, total, verify and print."""
-    trace = run_of(load(options.model), options)
+    trace = run_of(model_of(options), options)
     key = _most_attended(trace, options) if options.key is None else options.key
     terms = expand_score(trace, options.head, options.query, key)
     terms = terms.where(kind=options.kind, query=options.query_paths, key=options.key_paths)

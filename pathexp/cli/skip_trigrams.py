@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..circuits.skip_trigrams import bugs, happens, skip_trigrams
-from ..model import load
 from ..report.circuit_pictures import draw_trigrams
 from ..report.token_tables import SkipTrigramReport
-from .arguments import OK, show, token_of
+from .arguments import OK, add_loading_arguments, model_of, show, token_of
 from .pictures import add_svg_argument, draw
 
 HELP = "read skip-trigrams off a one-layer model, and show the bugs they force"
@@ -26,11 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contexts", type=int, default=64, help="random contexts in which each is measured")
     add_svg_argument(parser, "the largest as a heat map")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_loading_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read the tables, measure the bugs, print."""
-    model = load(options.model)
+    model = model_of(options)
     source = None if options.source is None else token_of(options.source)
     largest = skip_trigrams(model, options.top, head=options.head, source=source)
     draw(options, lambda: draw_trigrams(model, largest))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..circuits.virtual_heads import virtual_heads, virtual_share
-from ..model import load
 from ..report.circuit_pictures import draw_virtual_heads
 from ..report.virtual_heads import VirtualHeadsReport
-from .arguments import OK, add_model_argument, show
+from .arguments import OK, add_model_argument, model_of, show
 from .pictures import add_svg_argument, draw
 
 HELP = "list virtual heads, and weigh them as loss on a corpus"
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List, weigh and print."""
-    model = load(options.model)
+    model = model_of(options)
     share = None if options.corpus is None else virtual_share(model, options.corpus, limit=options.windows)
     found = virtual_heads(model, options.order)
     draw(options, lambda: draw_virtual_heads(found))

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..errors import LoadError
 from .load.formats import load_path
+from .load.options import Options
 from .load.options import options as read_options
 from .load.transformer_lens import from_transformer_lens
 from .model import Model
@@ -89,9 +90,14 @@ def load(name_or_path: str | Path | Any, **options: Any) -> Model:
     """
     if not isinstance(name_or_path, str | Path):
         return from_transformer_lens(name_or_path, ignore=read_options(options).ignore)
-    if isinstance(name_or_path, str) and name_or_path in _names() and not options:
-        return load_bundled(name_or_path)
-    return load_path(_existing(name_or_path), read_options(options))
+    given = read_options(options)
+    if not isinstance(name_or_path, str) or name_or_path not in _names():
+        return load_path(_existing(name_or_path), given)
+    if given != Options():
+        raise LoadError(
+            f"{name_or_path!r} ships with the package and leaves nothing open, but found {given!r}."
+        )
+    return load_bundled(name_or_path)
 
 
 def _existing(name_or_path: str | Path) -> Path:

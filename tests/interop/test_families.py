@@ -84,6 +84,24 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
         },
     ),
+    "gemma": ("Gemma", {**OWN_HEAD, "rope_theta": 500.0}),
+    "granite": (
+        "Granite",
+        {
+            **SIZES, "embedding_multiplier": 3.0, "residual_multiplier": 0.22, "attention_multiplier": 0.3,
+            "logits_scaling": 8.0, "pad_token_id": 0,
+        },
+    ),
+    "gptj": ("GPTJ", {**GPT2, "rotary_dim": 4}),
+    "bloom": ("Bloom", {"vocab_size": 29, "hidden_size": 24, "n_layer": 3, "n_head": 3}),
+    "phi": ("Phi", {**SIZES, "partial_rotary_factor": 0.7, "rope_theta": 500.0, "pad_token_id": 0}),
+    "opt": (
+        "OPT",
+        {
+            "vocab_size": 29, "hidden_size": 24, "num_hidden_layers": 3, "ffn_dim": 20, "num_attention_heads": 4,
+            "max_position_embeddings": 40, "word_embed_proj_dim": 24,
+        },
+    ),
     "bert": ("Bert", BERT),
     "bert as a decoder, untied": (
         "Bert",

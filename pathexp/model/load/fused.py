@@ -42,7 +42,12 @@ def head_by_head(raw: Array, w: Widths) -> tuple[Array, Array, Array]:
     return q, k, v
 
 
-LAYOUTS: Mapping[str, Split] = {"gpt2": blocks, "phi3": blocks, "gpt_neox": head_by_head}
+LAYOUTS: Mapping[str, Split] = {
+    "bloom": head_by_head,
+    "gpt2": blocks,
+    "gpt_neox": head_by_head,
+    "phi3": blocks,
+}
 
 
 def parts(layout: str, widths: Widths, kind: str) -> dict[str, Callable[[Array], Array]]:

@@ -16,9 +16,13 @@ from ..model import Model
 from ..weights import Weights
 from .checkpoint import Checkpoint, Renamed, refuse_quantized
 from .families.bert import BERT
+from .families.bloom import BLOOM
 from .families.gpt2 import GPT2
 from .families.gpt_neox import GPT_NEOX
-from .families.llama import GEMMA2, LLAMA, MISTRAL, OLMO2, PHI3, QWEN2, QWEN3
+from .families.gptj import GPTJ
+from .families.llama import GEMMA, GEMMA2, GRANITE, LLAMA, MISTRAL, OLMO2, PHI3, QWEN2, QWEN3
+from .families.opt import OPT
+from .families.phi import PHI
 from .families.plan import Family, Plan
 from .gather import gather
 from .keys import Keys, read_keys
@@ -32,12 +36,18 @@ CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
 FAMILIES: Mapping[str, Family] = {
     "bert": BERT,
+    "bloom": BLOOM,
+    "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gpt2": GPT2,
     "gpt_neox": GPT_NEOX,
+    "gptj": GPTJ,
+    "granite": GRANITE,
     "llama": LLAMA,
     "mistral": MISTRAL,
     "olmo2": OLMO2,
+    "opt": OPT,
+    "phi": PHI,
     "phi3": PHI3,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
@@ -118,7 +128,7 @@ def _with_vocabulary(keys: Keys, family: Family, checkpoint: Checkpoint, options
     if not options.vocab_from_checkpoint:
         raise keys.error(
             f"vocab_size is {told}, but {family.embedding!r} has shape {list(stored[0])}, expected {told} rows. "
-            "If the tensors are right: load(..., vocab_from_checkpoint=True)"
+            "If the tensors are right: load(..., vocab_from_checkpoint=True), or --vocab-from-checkpoint"
         )
     warnings.warn(
         f"{keys.where} says vocab_size = {told}; {found} is taken, the rows of {family.embedding!r}.",

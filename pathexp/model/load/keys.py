@@ -114,7 +114,7 @@ class Keys:
         if unknown:
             raise self.error(
                 f"{listed(unknown)} may change the computation, and what it does is not known here. "
-                f"If you know that it does not matter: load(..., ignore={tuple(unknown)!r:.200})"
+                f"If you know that it does not matter: load(..., ignore={tuple(unknown)!r:.200}), or --ignore KEY"
             )
         if self.assumed:
             values = ", ".join(f"{key} = {value}" for key, value in self.assumed.items())

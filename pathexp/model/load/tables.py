@@ -64,7 +64,7 @@ def _missing(checkpoint: Checkpoint, names: tuple[str, str], stored: str) -> str
     return (
         f"Cannot load {checkpoint.where}: {absent!r} is missing, and the configuration does not say that the "
         f"two tables of tokens are tied (tie_word_embeddings). If {stored!r} is meant to be both: "
-        "load(..., tie=True)."
+        "load(..., tie=True), or --tie on the command line."
     )
 
 

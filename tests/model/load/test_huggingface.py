@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.cli import main
 from pathexp.errors import LoadError, LoadWarning
 from pathexp.model.load.families.llama import embedding_scale
 from pathexp.model.load.fused import Widths, parts
@@ -332,7 +333,7 @@ def test_an_unknown_key_is_refused_by_name_unless_it_is_waved_through(tmp_path: 
         ({"num_local_experts": 8}, "'num_local_experts' is 8: mixtures of experts"),
         ({"model_type": "mixtral", "num_local_experts": 8}, "'num_local_experts'"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "'is_encoder_decoder'"),
-        ({"model_type": "mamba"}, "model_type 'mamba' is not known; known: bert, gemma2, gpt2"),
+        ({"model_type": "mamba"}, "model_type 'mamba' is not known; known: bert, bloom, gemma, gemma2"),
         ({"model_type": None}, "model_type None"),
         ({"auto_map": {"AutoModel": "modeling.Mine"}}, "'auto_map'.*code of its own"),
         ({"hidden_act": "quick_gelu"}, "'hidden_act' is 'quick_gelu', which is not known"),
@@ -543,3 +544,17 @@ def test_a_directory_of_pickles_is_refused(tmp_path: Path) -> None:
     (place / "model.safetensors").rename(place / "pytorch_model.bin")
     refused(place, r"'pytorch_model\.bin'.*pickles can run code")
     assert json.loads((place / "config.json").read_text())["model_type"] == "llama"
+
+
+def test_what_a_file_leaves_open_may_be_told_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = folder(tmp_path / "x", changed(my_note="mine"), without(llama_arrays(), U))
+    command = ["expand", str(place), "--tokens", "1,2,3"]
+    assert main(command) == 2
+    assert "--tie" in capsys.readouterr().err
+    assert main([*command, "--tie"]) == 2
+    assert "--ignore KEY" in capsys.readouterr().err
+    assert main([*command, "--tie", "--ignore", "my_note"]) == 0
+    assert main(["expand", "attn-0l", "--tie"]) == 2
+    assert "leaves nothing open" in capsys.readouterr().err

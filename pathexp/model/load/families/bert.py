@@ -11,7 +11,7 @@ from ...config import Config
 from ..gather import Piece, as_it_is, heads_in, heads_out, transposed
 from ..keys import Keys
 from ..options import Options
-from .plan import Arrays, Family, Plan, activation, head_size
+from .plan import Arrays, Family, Plan, activation, head_size, layer_norm, linear
 
 _EMBEDDINGS = "bert.embeddings."
 _HEAD = "cls.predictions."
@@ -55,11 +55,10 @@ def _pieces(c: Config, segments: int) -> Iterator[Piece]:
     d = c.d_model
     yield Piece(_EMBEDDINGS + "position_embeddings.weight", (c.n_ctx, d), {"W_pos": transposed})
     yield Piece(_EMBEDDINGS + "token_type_embeddings.weight", (segments, d), {"segments": as_it_is})
-    yield from _norm(_EMBEDDINGS + "LayerNorm", d, "embed")
+    yield from layer_norm(_EMBEDDINGS + "LayerNorm", d, "embed")
     yield from _layer(c)
-    yield Piece(_HEAD + "transform.dense.weight", (d, d), {"W_transform": as_it_is})
-    yield Piece(_HEAD + "transform.dense.bias", (d,), {"b_transform": as_it_is})
-    yield from _norm(_HEAD + "transform.LayerNorm", d, "final")
+    yield from linear(_HEAD + "transform.dense", (d, d), "transform")
+    yield from layer_norm(_HEAD + "transform.LayerNorm", d, "final")
     yield Piece(_HEAD + "bias", (c.d_vocab,), {"b_U": as_it_is})
 
 
@@ -67,21 +66,12 @@ def _layer(c: Config) -> Iterator[Piece]:
     d, m, layer = c.d_model, c.d_mlp, "bert.encoder.layer.{l}."
     for theirs, ours in (("query", "Q"), ("key", "K"), ("value", "V")):
         name = f"{layer}attention.self.{theirs}"
-        yield Piece(f"{name}.weight", (d, d), {f"W_{ours}": heads_in(c.n_heads)})
-        yield Piece(f"{name}.bias", (d,), {f"b_{ours}": heads_in(c.n_heads)})
-    yield Piece(layer + "attention.output.dense.weight", (d, d), {"W_O": heads_out(c.n_heads)})
-    yield Piece(layer + "attention.output.dense.bias", (d,), {"b_O": as_it_is})
-    yield from _norm(layer + "attention.output.LayerNorm", d, "attn_post")
-    yield Piece(layer + "intermediate.dense.weight", (m, d), {"W_in": as_it_is})
-    yield Piece(layer + "intermediate.dense.bias", (m,), {"b_in": as_it_is})
-    yield Piece(layer + "output.dense.weight", (d, m), {"W_out": as_it_is})
-    yield Piece(layer + "output.dense.bias", (d,), {"b_out": as_it_is})
-    yield from _norm(layer + "output.LayerNorm", d, "mlp_post")
-
-
-def _norm(theirs: str, d_model: int, ours: str) -> Iterator[Piece]:
-    yield Piece(f"{theirs}.weight", (d_model,), {f"g_{ours}": as_it_is})
-    yield Piece(f"{theirs}.bias", (d_model,), {f"b_{ours}": as_it_is})
+        yield from linear(name, (d, d), ours, heads_in(c.n_heads))
+    yield from linear(layer + "attention.output.dense", (d, d), "O", heads_out(c.n_heads))
+    yield from layer_norm(layer + "attention.output.LayerNorm", d, "attn_post")
+    yield from linear(layer + "intermediate.dense", (m, d), "in")
+    yield from linear(layer + "output.dense", (d, m), "out")
+    yield from layer_norm(layer + "output.LayerNorm", d, "mlp_post")
 
 
 def _renamed(names: Collection[str]) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from ..fused import Widths, parts
 from ..gather import Piece, after, as_it_is, heads_out, transposed
 from ..keys import Keys
 from ..options import Options
-from .plan import Family, Plan, activation, head_size
+from .plan import Family, Plan, activation, head_size, layer_norm
 
 
 def _plan(keys: Keys, options: Options) -> Plan:
@@ -48,8 +48,7 @@ def _pieces(c: Config) -> Iterator[Piece]:
     yield Piece(h + "mlp.c_proj.weight", (m, d), {"W_out": transposed})
     yield Piece(h + "mlp.c_proj.bias", (d,), {"b_out": as_it_is})
     for theirs, ours in ((h + "ln_1", "attn"), (h + "ln_2", "mlp"), ("transformer.ln_f", "final")):
-        yield Piece(f"{theirs}.weight", (d,), {f"g_{ours}": as_it_is})
-        yield Piece(f"{theirs}.bias", (d,), {f"b_{ours}": as_it_is})
+        yield from layer_norm(theirs, d, ours)
 
 
 GPT2 = Family("transformer.", "transformer.wte.weight", "lm_head.weight", tied=True, plan=_plan)

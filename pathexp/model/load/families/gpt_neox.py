@@ -10,7 +10,7 @@ from ..gather import Piece, as_it_is, heads_out
 from ..keys import Keys
 from ..options import Options
 from ..rope import rotary
-from .plan import Family, Plan, activation, head_size
+from .plan import Family, Plan, activation, head_size, layer_norm, linear
 
 
 def _plan(keys: Keys, options: Options) -> Plan:
@@ -45,14 +45,11 @@ def _pieces(c: Config, biased: bool) -> Iterator[Piece]:
     if biased:
         yield Piece(attention + "query_key_value.bias", (width.rows,), parts("gpt_neox", width, "b"))
         yield Piece(attention + "dense.bias", (d,), {"b_O": as_it_is})
-    yield Piece(mlp + "dense_h_to_4h.weight", (m, d), {"W_in": as_it_is})
-    yield Piece(mlp + "dense_h_to_4h.bias", (m,), {"b_in": as_it_is})
-    yield Piece(mlp + "dense_4h_to_h.weight", (d, m), {"W_out": as_it_is})
-    yield Piece(mlp + "dense_4h_to_h.bias", (d,), {"b_out": as_it_is})
+    yield from linear(mlp + "dense_h_to_4h", (m, d), "in")
+    yield from linear(mlp + "dense_4h_to_h", (d, m), "out")
     norms = ("input_layernorm", "attn"), ("post_attention_layernorm", "mlp")
     for theirs, ours in (*((block + name, ours) for name, ours in norms), (_FINAL, "final")):
-        yield Piece(f"{theirs}.weight", (d,), {f"g_{ours}": as_it_is})
-        yield Piece(f"{theirs}.bias", (d,), {f"b_{ours}": as_it_is})
+        yield from layer_norm(theirs, d, ours)
 
 
 _FINAL = "gpt_neox.final_layer_norm"

@@ -16,7 +16,7 @@ from ..keys import Keys
 from ..options import Options
 from ..rope import rotary
 from ..safetensors_file import upcast_bfloat16
-from .plan import Family, Plan, activation, head_size, windows
+from .plan import ACTIVATIONS, Family, Plan, activation, head_size, windows
 
 Fields = Mapping[str, Any]
 
@@ -162,6 +162,25 @@ def _gemma2(keys: Keys, options: Options) -> Fields:
     }
 
 
+def _gemma(keys: Keys, options: Options) -> Fields:
+    """Whatever GELU is named, Gemma's is the tanh form."""
+    keys.must_be_off("use_bidirectional_attention", "the causal model is known here")
+    named = keys.get("hidden_activation") or keys.get("hidden_act", "gelu")
+    return {
+        "embedding_multiplier": embedding_scale(keys.size("hidden_size"), options.embedding_scale),
+        "activation": "gelu_tanh" if named == "gelu" else keys.choice("hidden_act", named, ACTIVATIONS),
+    }
+
+
+def _granite(keys: Keys, options: Options) -> Fields:
+    return {
+        "embedding_multiplier": keys.assumed_number("embedding_multiplier", 1.0),
+        "residual_multiplier": keys.assumed_number("residual_multiplier", 1.0),
+        "attention_scale": keys.assumed_number("attention_multiplier", 1.0),
+        "logit_multiplier": 1 / keys.assumed_number("logits_scaling", 1.0),
+    }
+
+
 def _olmo2(keys: Keys, options: Options) -> Fields:
     return {"norm_placement": "branch"}
 
@@ -191,6 +210,17 @@ MISTRAL = _family(Kind(_mistral, _PRE, biases="", told=("num_key_value_heads",))
 PHI3 = _family(Kind(_phi3, _PRE, biases="", fused=True, epsilon=1e-5))
 QWEN2 = _family(Kind(_qwen, _PRE, biases="", always="qkv", told=("num_key_value_heads",)))
 QWEN3 = _family(Kind(_qwen, _PRE, qk_norm="head", told=("num_key_value_heads", "head_dim")))
+GRANITE = _family(Kind(_granite, _PRE))
+GEMMA = _family(
+    Kind(
+        _gemma,
+        _PRE,
+        gain=one_more,
+        told=("num_key_value_heads", "head_dim"),
+        activation_key=("hidden_act", "gelu_pytorch_tanh"),
+    ),
+    tied=True,
+)
 GEMMA2 = _family(
     Kind(
         _gemma2,

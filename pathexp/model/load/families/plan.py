@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...config import Config
-from ..gather import Array, Piece
+from ..gather import Array, Piece, Turn, as_it_is
 from ..keys import Keys
 from ..options import Options
 
@@ -60,6 +60,18 @@ class Family:
 def activation(keys: Keys, key: str, default: str) -> str:
     """The activation that a key names, in our words."""
     return keys.choice(key, keys.assume(key, default), ACTIVATIONS)
+
+
+def layer_norm(theirs: str, d_model: int, ours: str) -> Iterator[Piece]:
+    """The gain and the bias of one LayerNorm."""
+    yield Piece(f"{theirs}.weight", (d_model,), {f"g_{ours}": as_it_is})
+    yield Piece(f"{theirs}.bias", (d_model,), {f"b_{ours}": as_it_is})
+
+
+def linear(theirs: str, shape: tuple[int, int], ours: str, turn: Turn = as_it_is) -> Iterator[Piece]:
+    """A map, (outputs, inputs), and its bias; ``turn`` for both where the outputs are heads."""
+    yield Piece(f"{theirs}.weight", shape, {f"W_{ours}": turn})
+    yield Piece(f"{theirs}.bias", shape[:1], {f"b_{ours}": as_it_is if ours == "O" else turn})
 
 
 def head_size(keys: Keys, d_model: int, n_heads: int) -> int:

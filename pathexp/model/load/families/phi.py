@@ -1,0 +1,51 @@
+"""Phi-1, 1.5 and 2: attention and MLP in parallel behind one norm, partly rotary positions, biases everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...config import Config
+from ..gather import Piece, as_it_is, heads_in, heads_out
+from ..keys import Keys
+from ..options import Options
+from ..rope import rotary
+from .plan import Family, Plan, activation, head_size, layer_norm, linear
+
+
+def _plan(keys: Keys, options: Options) -> Plan:
+    keys.must_be_off("qk_layernorm", "LayerNorms of queries and keys are not known here")
+    n_heads, d_model = keys.size("num_attention_heads"), keys.size("hidden_size")
+    d_head = keys.size("head_dim", head_size(keys, d_model, n_heads))
+    config = Config(
+        n_layers=keys.size("num_hidden_layers"),
+        n_heads=n_heads,
+        n_kv_heads=keys.size("num_key_value_heads", n_heads),
+        d_model=d_model,
+        d_head=d_head,
+        d_vocab=keys.size("vocab_size"),
+        n_ctx=keys.size("max_position_embeddings"),
+        d_mlp=keys.size("intermediate_size"),
+        positions="rotary",
+        rotary=rotary(keys, d_head, share=0.5),
+        norm="layernorm",
+        norm_eps=keys.assumed_number("layer_norm_eps", 1e-5),
+        activation=activation(keys, "hidden_act", "gelu_new"),
+        parallel="shared",
+    )
+    return Plan(config, list(_pieces(config)), (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",))
+
+
+def _pieces(c: Config) -> Iterator[Piece]:
+    d, m, layer = c.d_model, c.d_mlp, "model.layers.{l}."
+    for letter, heads in (("q", c.n_heads), ("k", c.n_kv_heads), ("v", c.n_kv_heads)):
+        name = f"{layer}self_attn.{letter}_proj"
+        yield from linear(name, (heads * c.d_head, d), letter.upper(), heads_in(heads))
+    yield from linear(layer + "self_attn.dense", (d, c.n_heads * c.d_head), "O", heads_out(c.n_heads))
+    yield from linear(layer + "mlp.fc1", (m, d), "in")
+    yield from linear(layer + "mlp.fc2", (d, m), "out")
+    yield from layer_norm(layer + "input_layernorm", d, "attn")
+    yield from layer_norm("model.final_layernorm", d, "final")
+    yield Piece("lm_head.bias", (c.d_vocab,), {"b_U": as_it_is})
+
+
+PHI = Family("model.", "model.embed_tokens.weight", "lm_head.weight", tied=False, plan=_plan)
