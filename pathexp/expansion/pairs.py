@@ -39,8 +39,8 @@ def path_vectors(walk: Walk, position: int) -> list[Array]:
     if count > LISTING_LIMIT:
         raise SizeError(
             f"{count:,} paths into {walk.graph.sink.label} are too many to evaluate one by one "
-            f"(limit {LISTING_LIMIT:,}); narrow them with where(query=..., key=...), or ask for totals: "
-            "by_order(), by_kind(), value()"
+            f"(limit {LISTING_LIMIT:,}); narrow them with where(query=..., key=...), rank one side against the "
+            "whole of the other: top_keys(k), top_queries(k), or ask for totals: by_order(), by_kind(), value()"
         )
     width = int(walk.graph.d_out)
     units = (Target(position, unit, "logits", "one coordinate", 0.0) for unit in np.eye(width))

@@ -19,10 +19,11 @@ from ..errors import PathexpError, TargetError
 from ..graph import Array, Query, ResidualGraph
 from ..graph.form import score_form
 from ..graph.reading import Side, head_component, reading_graph
-from ..model import Trace
+from ..model import Target, Trace
 from .expansion import Expansion
 from .pairs import Product, largest_products, path_vectors
 from .path import Path
+from .ranking import Ranking
 from .score_results import AnyScoreTerm, Effect, ScoreRanking
 from .score_term import KINDS, POSITION_BIAS, Pair, PositionBias, ScoreTerm, kind_of
 from .score_verdict import ScoreVerdict, verify_score
@@ -242,6 +243,33 @@ class ScoreExpansion:
         queries = _picked(self._paths(self.queries, a), {p.left for p in products})
         keys = _picked(self._paths(self.keys, b), {p.right for p in products})
         return (ScoreTerm(self.pair, queries[p.left], keys[p.right]) for p in products)
+
+    def top_keys(self, k: int) -> Ranking:
+        """Return the k key paths of largest absolute value, each met by the whole query (all its paths at once).
+
+        Values are those of the key paths summed over query paths, so that they and the remainder add up to the
+        score (the position bias apart). As `Expansion.top`; kinds cannot be left out here.
+        """
+        return self.keys.top(
+            k, self._met_by(self._query_totals.sum(axis=0), self.pair.key, "key", turned=True)
+        )
+
+    def top_queries(self, k: int) -> Ranking:
+        """Return the k query paths of largest absolute value, each meeting the whole key. As `top_keys`."""
+        key = self._key_totals[:, self.pair.key].sum(axis=0)
+        return self.queries.top(k, self._met_by(key, self.pair.query, "query", turned=False))
+
+    def _met_by(self, other: Array, position: int, side: str, turned: bool) -> Target:
+        """The score as a target on one side's vectors, the other side being given."""
+        if set(self.kinds) | {POSITION_BIAS} != set(KINDS):
+            raise PathexpError(
+                f"{side} paths are ranked over pairs of every kind; these are {', '.join(self.kinds)}"
+            )
+        turn = self.pair.form.rotation(self.pair.query - self.pair.key) if turned else None
+        read = self.pair.scale * (other if turn is None else turn.numbers().T.apply(other))
+        value = float(self._table[..., self.pair.key].sum())
+        label = f"score of {self.pair.head}, query {self.pair.query}, key {self.pair.key}"
+        return Target(position, read, "logits", label, value)
 
     # The softmax ---------------------------------------------------------------------------------------
 

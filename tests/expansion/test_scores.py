@@ -69,6 +69,27 @@ def test_top_is_the_largest_by_absolute_value(model):
         np.testing.assert_allclose(ranking.bound, brute[k] if k < len(brute) else 0.0, atol=1e-13)
 
 
+def test_one_side_ranked_against_the_whole_of_the_other(model):
+    terms = px.expand_score(run(model, 5), last_head(model), 4, 1)
+    _check_sides(terms)
+
+
+def _check_sides(terms):
+    listed = [term for term in terms if term.kind != "position bias"]
+    for side, ranking in (("key", terms.top_keys(3)), ("query", terms.top_queries(3))):
+        sums = {}
+        for term in listed:
+            path = str(getattr(term, f"{side}_term").path)
+            sums[path] = sums.get(path, 0.0) + term.value
+        brute = sorted(map(abs, sums.values()), reverse=True)[:3]
+        np.testing.assert_allclose(np.abs(ranking.values), brute, atol=1e-11)
+        for term, value in zip(ranking.terms, ranking.values, strict=True):
+            np.testing.assert_allclose(sums[str(term.path)], value, atol=1e-11)
+        np.testing.assert_allclose(ranking.value + ranking.remainder, sum(sums.values()), atol=1e-11)
+    with pytest.raises(px.PathexpError, match="paths are ranked over pairs of every kind"):
+        terms.where(kind="direct").top_keys(2)
+
+
 def test_narrowing_splits_the_score(model):
     trace, head = run(model, 5), last_head(model)
     terms = px.expand_score(trace, head, 4, 1)
@@ -151,6 +172,11 @@ def test_scores_of_published_families(name):
         np.testing.assert_allclose(terms.row(), _seen(scores_of(trace, head)[query]), atol=1e-11)
         ranking = terms.top(3)
         np.testing.assert_allclose(ranking.value + ranking.remainder, terms.value(), atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["llama", "yarn", "bloom", "qwen3", "gemma2"])
+def test_sides_of_published_families(name):
+    _check_sides(px.expand_score(run(FAMILIES[name](), 7), "L1H0", 6, 2))
 
 
 def _seen(row):
