@@ -76,6 +76,22 @@ def test_score_with_slopes_prints_them(capsys, saved):
     assert "ALiBi" in capsys.readouterr().out
 
 
+def test_a_score_too_deep_to_list(capsys, tmp_path):
+    """Totals and verdict stand; what cannot be listed says why and what to do."""
+    path = str(tmp_path / "deep.npz")
+    px.random_model(layers=8, heads=6, d_head=2, d_model=8, n_ctx=8).save(path)
+    assert main(["score", path, "--tokens", "1,2,3", "--head", "L7H0", "--key", "1"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "cannot be ranked" in out
+        and "top_keys" in out
+        and "5 and more" in out
+        and "add up to the score" in out
+    )
+    data = data_of(capsys, "score", path, "--tokens", "1,2,3", "--head", "L7H0", "--key", "1")
+    assert data["terms"] is None and data["count"] == (2 * 7**7) ** 2 and len(data["totals_by_order"]) == 8
+
+
 def test_score_refuses(capsys, saved):
     path = saved()
     assert "no head 'L7H0'" in refusal(capsys, "score", path, "abc", "--head", "L7H0")

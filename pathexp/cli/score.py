@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--query-paths", default=None, metavar="QUERY", help="only query paths that match, such as 'E .* Q'"
     )
     parser.add_argument(
-        "--key-paths", default=None, metavar="QUERY", help="only key paths that match, such as '.* L0H1 K'"
+        "--key-paths", default=None, metavar="QUERY", help="only key paths that match, such as 'S .* L0H1 K'"
     )
     add_svg_argument(parser, "what each kind of term adds to every key")
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from ..errors import SizeError
 from ..expansion import AnyScoreTerm, Effect, PositionBias, ScoreExpansion, ScoreRanking, ScoreVerdict
 from .text import count_of, table, visible
 
@@ -15,7 +18,8 @@ class ScoreReport:
     """Everything that `pathexp score` shows, as values."""
 
     terms: ScoreExpansion
-    ranking: ScoreRanking
+    ranking: ScoreRanking | str
+    """The largest terms, or why they cannot be listed."""
     effects: tuple[Effect, ...]
     verdict: ScoreVerdict
 
@@ -26,7 +30,7 @@ class ScoreReport:
 
     def data(self) -> dict[str, Any]:
         """Return the report as plain data for JSON."""
-        terms, ranking = self.terms, self.ranking
+        terms = self.terms
         return {
             "model": terms.trace.model.name,
             "tokens": [int(token) for token in terms.trace.tokens],
@@ -37,19 +41,34 @@ class ScoreReport:
             "attention": float(terms.pattern()[terms.pair.key]),
             "count": terms.count(),
             "kinds": [asdict(effect) for effect in self.effects],
-            "terms": [_row(term) for term in ranking.terms],
-            "sum": ranking.value,
-            "remainder": ranking.remainder,
-            "bound": ranking.bound,
+            **self._ranked(),
             "count_by_order": [list(row) for row in terms.count_by_order()],
             "totals_by_order": terms.by_order().tolist(),
             "verdict": asdict(self.verdict),
         }
 
+    def _ranked(self) -> dict[str, Any]:
+        ranking = self.ranking
+        if isinstance(ranking, str):
+            return {"terms": None, "reason": ranking}
+        return {
+            "terms": [_row(term) for term in ranking.terms],
+            "sum": ranking.value,
+            "remainder": ranking.remainder,
+            "bound": ranking.bound,
+        }
+
 
 def report_score(terms: ScoreExpansion, top: int) -> ScoreReport:
-    """Rank, total and verify the expansion of a score."""
-    return ScoreReport(terms, terms.top(top), terms.effects(), terms.verify())
+    """Rank (where the paths can be listed), total and verify the expansion of a score."""
+    return ScoreReport(terms, _ranking(terms, top), terms.effects(), terms.verify())
+
+
+def _ranking(terms: ScoreExpansion, top: int) -> ScoreRanking | str:
+    try:
+        return terms.top(top)
+    except SizeError as error:
+        return str(error)
 
 
 def _row(term: AnyScoreTerm) -> dict[str, Any]:
@@ -90,6 +109,9 @@ def _effects(report: ScoreReport) -> Iterator[str]:
 
 def _largest(report: ScoreReport) -> Iterator[str]:
     ranking = report.ranking
+    if isinstance(ranking, str):
+        yield f"{count_of(report.terms.count(), 'term')}, which cannot be ranked: {ranking}"
+        return
     yield f"{count_of(ranking.count, 'term')}; the {len(ranking.terms)} that add most, up or down:"
     yield ""
     rows = [
@@ -104,13 +126,31 @@ def _advantage(term: AnyScoreTerm) -> str:
     return "no effect" if term.no_effect else f"{term.advantage:+.4f}"
 
 
+ORDERS_SHOWN = 5
+"""How many orders a table shows on each side before it adds the rest up."""
+
+
 def _orders(report: ScoreReport) -> Iterator[str]:
-    terms = report.terms
-    totals, counts = terms.by_order(), terms.count_by_order()
-    header = ["query order", *(f"key order {b}" for b in range(totals.shape[1]))]
-    rows = [
-        [str(a), *(f"{total:+.4f} ({count:,})" for total, count in zip(row, counts[a], strict=True))]
-        for a, row in enumerate(totals)
+    totals, counts = report.terms.by_order(), np.array(report.terms.count_by_order(), dtype=object)
+    totals, counts = (_folded(_folded(both).T).T for both in (totals, counts))
+    rows, columns = (_order_names(size) for size in np.shape(report.terms.by_order()))
+    cells = [
+        [name, *(f"{total:+.4f} ({count:,})" for total, count in zip(*pair, strict=True))]
+        for name, *pair in zip(rows, totals, counts, strict=True)
     ]
     yield "totals (and pairs of paths) by order:"
-    yield table(header, rows, "<" + ">" * totals.shape[1])
+    header = ["query order", *(f"key order {name}" for name in columns)]
+    yield table(header, cells, "<" + ">" * len(columns))
+
+
+def _folded(array: np.ndarray) -> np.ndarray:
+    """Rows beyond the shown ones added up into one."""
+    if len(array) <= ORDERS_SHOWN + 1:
+        return array
+    return np.concatenate([array[:ORDERS_SHOWN], array[ORDERS_SHOWN:].sum(axis=0, keepdims=True)])
+
+
+def _order_names(size: int) -> list[str]:
+    if size <= ORDERS_SHOWN + 1:
+        return [str(order) for order in range(size)]
+    return [*map(str, range(ORDERS_SHOWN)), f"{ORDERS_SHOWN} and more"]
