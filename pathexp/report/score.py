@@ -71,6 +71,16 @@ def _ranking(terms: ScoreExpansion, top: int) -> ScoreRanking | str:
         return str(error)
 
 
+def amount(count: int) -> str:
+    """Return a count in full, or from a million million on by its first digits and its power of ten.
+
+    >>> amount(13_947_137_604), amount(68_719_476_736 * 10**39)
+    ('13,947,137,604', '6.87e49')
+    """
+    digits = str(count)
+    return f"{count:,}" if len(digits) <= 12 else f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
+
+
 def _row(term: AnyScoreTerm) -> dict[str, Any]:
     paths = {} if isinstance(term, PositionBias) else {
         "query": str(term.query_term.path),
@@ -99,11 +109,11 @@ def _asked(report: ScoreReport) -> Iterator[str]:
 
 def _effects(report: ScoreReport) -> Iterator[str]:
     rows = [
-        [e.kind, f"{e.count:,}", f"{e.value:+.4f}", f"{e.advantage:+.4f}", f"{e.without:.4f}"]
+        [e.kind, amount(e.count), f"{e.value:+.4f}", f"{e.advantage:+.4f}", f"{e.without:.4f}"]
         for e in report.effects
     ]
     terms = report.terms
-    rows.append(["all", f"{terms.count():,}", f"{terms.value():+.4f}", f"{terms.advantage():+.4f}", ""])
+    rows.append(["all", amount(terms.count()), f"{terms.value():+.4f}", f"{terms.advantage():+.4f}", ""])
     yield table(["kind", "terms", "adds", "above other keys", "attention without"], rows, "<>>>>")
 
 
@@ -135,7 +145,7 @@ def _orders(report: ScoreReport) -> Iterator[str]:
     totals, counts = (_folded(_folded(both).T).T for both in (totals, counts))
     rows, columns = (_order_names(size) for size in np.shape(report.terms.by_order()))
     cells = [
-        [name, *(f"{total:+.4f} ({count:,})" for total, count in zip(*pair, strict=True))]
+        [name, *(f"{total:+.4f} ({amount(count)})" for total, count in zip(*pair, strict=True))]
         for name, *pair in zip(rows, totals, counts, strict=True)
     ]
     yield "totals (and pairs of paths) by order:"
