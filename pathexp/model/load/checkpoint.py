@@ -102,6 +102,15 @@ def refuse_quantized(names: Iterable[str], where: str) -> None:
         )
 
 
+def check_layers(layers: object, checkpoint: Checkpoint) -> None:
+    """Raises LoadError if a configuration tells of more layers than there are tensors: nothing is that large."""
+    if isinstance(layers, int) and layers > len(checkpoint.shapes):
+        raise LoadError(
+            f"Cannot load {checkpoint.where}: its configuration has {layers:,} layers, "
+            f"but there are {len(checkpoint.shapes)} tensors in all."
+        )
+
+
 def listed(names: Iterable[object], most: int = 8) -> str:
     """Names for a message, the first few of them.
 

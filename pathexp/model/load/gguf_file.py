@@ -20,7 +20,7 @@ from ..config import Config
 from ..model import Model
 from ..rotary import Linear, Rotary, Scaling, Yarn
 from ..weights import Weights
-from .checkpoint import Checkpoint, Numbers, Shape, not_numbers
+from .checkpoint import Checkpoint, Numbers, Shape, check_layers, not_numbers
 from .gather import Piece, as_it_is, gather, heads_in, heads_out
 from .gguf_tokens import gguf_tokenizer
 from .keys import Keys
@@ -138,6 +138,7 @@ def _model(file: GgufFile, options: Options) -> Model:
         raise LoadError(f"Cannot load {file.where}: it is one of several files; join them with gguf-split.")
     kind = KINDS[name]
     keys = _keys(file, name)
+    check_layers(keys.values.get("block_count"), file)
     config = _config(keys, kind, file)
     keys.finish(options.ignore)
     shape = (config.d_vocab, config.d_model)

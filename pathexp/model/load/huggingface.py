@@ -14,7 +14,7 @@ from ...errors import LoadError, LoadWarning, PathexpError
 from ..config import Config
 from ..model import Model
 from ..weights import Weights
-from .checkpoint import Checkpoint, Renamed, refuse_quantized
+from .checkpoint import Checkpoint, Renamed, check_layers, refuse_quantized
 from .families.bert import BERT
 from .families.bloom import BLOOM
 from .families.gpt2 import GPT2
@@ -80,6 +80,8 @@ def _loaded(folder: Path, place: Path, options: Options) -> Model:
     family = _family(keys)
     checkpoint = _based(_checkpoint(folder, place), family)
     refuse_quantized(checkpoint.shapes, checkpoint.where)
+    for key in ("num_hidden_layers", "n_layer"):
+        check_layers(values.get(key), checkpoint)
     plan = family.plan(_with_vocabulary(keys, family, checkpoint, options), options)
     tied = keys.switch("tie_word_embeddings", family.tied)
     keys.finish(options.ignore)

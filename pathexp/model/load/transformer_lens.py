@@ -13,7 +13,7 @@ from ..config import Config
 from ..model import Model, TextCoder
 from ..rotary import Llama3, Rotary
 from ..weights import Weights
-from .checkpoint import Held
+from .checkpoint import Held, check_layers
 from .families.plan import ACTIVATIONS
 from .gather import Array, gather
 from .keys import Keys
@@ -120,6 +120,7 @@ def _is_modules(held: Held) -> bool:
 def _config(keys: Keys, held: Held) -> Config:
     for key, reason in _OFF.items():
         keys.must_be_off(key, reason)
+    check_layers(keys.values.get("n_layers"), held)
     modules = _is_modules(held)
     _check_native(keys, modules)
     d_model, n_heads, d_head = keys.size("d_model"), keys.size("n_heads"), keys.size("d_head")

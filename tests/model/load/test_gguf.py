@@ -148,6 +148,7 @@ def test_scaled_rotary_positions(tmp_path: Path) -> None:
         ({"vocab_size": 12}, "'vocab_size' is 12, known is 11"),
         ({"rope.scaling.type": "longrope", "rope.scaling.factor": 2.0}, r"rope\.scaling\.type 'longrope'"),
         ({"block_count": None}, "'block_count' must be a whole number"),
+        ({"block_count": 2**31}, "2,147,483,648 layers, but there are 21 tensors in all"),
         ({"block_count": 3}, r"'blk\.2\.attn_q\.weight' is missing"),
         ({"block_count": 1}, r"have no place in this architecture: 'blk\.1\.attn_k"),
     ],

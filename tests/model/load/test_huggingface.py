@@ -340,6 +340,7 @@ def test_an_unknown_key_is_refused_by_name_unless_it_is_waved_through(tmp_path: 
         ({"hidden_size": "8"}, "'hidden_size' must be a whole number of at least 1, found '8'"),
         ({"hidden_size": True}, "'hidden_size' must be a whole number"),
         ({"num_hidden_layers": 0}, "'num_hidden_layers' must be"),
+        ({"num_hidden_layers": 10**9}, "1,000,000,000 layers, but there are 21 tensors in all"),
         ({"num_key_value_heads": 3}, "n_kv_heads must divide n_heads"),
         ({"attention_bias": "no"}, "'attention_bias' must be true or false"),
         ({"rms_norm_eps": "1e-5"}, "'rms_norm_eps' must be a number"),

@@ -198,6 +198,7 @@ def test_an_unembedding_that_reads_late_dimensions() -> None:
     ("keys", "message"),
     [
         ({"num_experts": 4}, "'num_experts' is 4: mixtures of experts"),
+        ({"n_layers": 10**9}, "1,000,000,000 layers"),
         ({"act_fn": "solu_ln"}, "'act_fn' is 'solu_ln'"),
         ({"normalization_type": "BN"}, "'normalization_type' is 'BN'"),
         (
