@@ -38,7 +38,7 @@ from .expansion import (
     verify,
 )
 from .graph import Query, ResidualGraph, freeze, query
-from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model
+from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model, rewrite
 
 __version__ = "0.1.0"
 
@@ -80,6 +80,7 @@ __all__ = [
     "prune",
     "query",
     "random_model",
+    "rewrite",
     "skip_trigrams",
     "verify",
     "virtual_heads",

@@ -50,6 +50,10 @@ class FreezeError(PathexpError):
     """A quantity that is not defined on a frozen run, or not valid to hold fixed."""
 
 
+class RewriteError(PathexpError):
+    """A rewrite of a model that would change what it computes."""
+
+
 class TargetError(PathexpError):
     """A target that does not belong to the run it is asked of."""
 

@@ -1,5 +1,6 @@
 """Transformers in plain numpy: sizes, weights, and the reference forward pass."""
 
+from . import rewrite
 from .bundled import ModelCard, load, load_bundled, models
 from .config import Config
 from .handmade import induction_model, random_model, zero_layer_bigram
@@ -33,6 +34,7 @@ __all__ = [
     "load_npz",
     "models",
     "random_model",
+    "rewrite",
     "save_npz",
     "sinusoids",
     "slopes",

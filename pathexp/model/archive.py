@@ -44,6 +44,7 @@ class Parts:
     weights: Weights
     tokenizer: Any
     name: str
+    history: tuple[str, ...] = ()
 
 
 def write_archive(parts: Parts, path: str | Path, dtype: npt.DTypeLike = np.float64) -> None:
@@ -71,7 +72,7 @@ def read_archive(path: str | Path) -> Parts:
         coder = header.get("tokenizer")
         tokenizer = None if coder is None else coder_from_dict(_entry(header, "tokenizer", dict))
         weights = _weights(raw, config)
-        return Parts(config, weights, tokenizer, _entry(header, "name", str))
+        return Parts(config, weights, tokenizer, _entry(header, "name", str), _history(header))
     except PathexpError as error:
         raise LoadError(f"Cannot load {str(path)!r}: {error}") from error
 
@@ -81,6 +82,7 @@ def _header(parts: Parts) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "name": parts.name,
+        "history": list(parts.history),
         "config": parts.config.to_dict(),
         "tokenizer": None if parts.tokenizer is None else parts.tokenizer.to_dict(),
     }
@@ -164,6 +166,14 @@ def _entry(header: Mapping[str, Any], name: str, kind: type) -> Any:
     if not isinstance(value, kind):
         raise LoadError(f"its header must give {name!r} as {kind.__name__}, found {value!r:.80}.")
     return value
+
+
+def _history(header: Mapping[str, Any]) -> tuple[str, ...]:
+    """The rewrites that made the model; none where the file says nothing of them."""
+    steps = _entry({"history": []} | dict(header), "history", list)
+    if odd := [step for step in steps if not isinstance(step, str)]:
+        raise LoadError(f"its header must give 'history' as texts, found {odd[0]!r:.80}.")
+    return tuple(steps)
 
 
 def _weights(raw: Mapping[str, npt.NDArray[Any]], config: Config) -> Weights:

@@ -54,6 +54,8 @@ class Model:
     weights: Weights
     tokenizer: TextCoder | None = None
     name: str = ""
+    history: tuple[str, ...] = ()
+    """The rewrites that made this model of another, in order; see ``pathexp.model.rewrite``."""
 
     def __post_init__(self) -> None:
         self.weights.check(self.config)
@@ -102,7 +104,7 @@ class Model:
 
         Raises LoadError for another ending.
         """
-        write_archive(Parts(self.config, self.weights, self.tokenizer, self.name), path)
+        write_archive(Parts(self.config, self.weights, self.tokenizer, self.name, self.history), path)
 
     def __repr__(self) -> str:
         c = self.config

@@ -17,7 +17,7 @@ def save_npz(model: Model, path: str | Path, dtype: npt.DTypeLike = np.float64) 
     float64 comes back exactly. Raises LoadError for another ending or precision, WeightsError if a number is
     too large for the precision.
     """
-    write_archive(Parts(model.config, model.weights, model.tokenizer, model.name), path, dtype)
+    write_archive(Parts(model.config, model.weights, model.tokenizer, model.name, model.history), path, dtype)
 
 
 def load_npz(path: str | Path) -> Model:
@@ -26,4 +26,4 @@ def load_npz(path: str | Path) -> Model:
     Raises LoadError, saying what and where, for a file that is missing, damaged, or of another format.
     """
     parts = read_archive(path)
-    return Model(parts.config, parts.weights, parts.tokenizer, parts.name)
+    return Model(parts.config, parts.weights, parts.tokenizer, parts.name, parts.history)

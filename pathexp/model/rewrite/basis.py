@@ -1,0 +1,92 @@
+"""The stream has no basis of its own: turn every map that touches it, and nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import RewriteError
+from ..model import Model
+from ..weights import Array
+from .draft import Draft
+from .norms import all_norms
+from .proof import Step, rewritten
+
+_WRITE = ("W_E", "W_pos", "W_O", "W_out")
+_READ = ("W_Q", "W_K", "W_V", "W_in", "W_gate")
+_VECTORS = ("b_O", "b_out")
+
+
+def rotate(model: Model, basis: npt.ArrayLike | int) -> Model:
+    """Turn the residual stream by an orthogonal matrix R: what writes becomes R W, what reads W Rᵀ.
+
+    basis: R, (d_model, d_model), or a seed for a random one. Sinusoidal positions become a table; a tied model
+    stays tied. Neurons are not turned: they have a basis of their own, their activation's.
+
+    Raises RewriteError if R is not orthogonal, or where a norm has a basis: gains and biases not folded, or
+    LayerNorm, which takes off the mean along one fixed direction. ``fold_norms``, ``center_writing`` and
+    ``layernorm_to_rmsnorm`` remove both. Elhage et al. 2021, "The residual stream has no privileged basis".
+
+    >>> import numpy as np, pathexp as px
+    >>> model = px.random_model(norm="rmsnorm")
+    >>> turned = px.rewrite.rotate(model, 1)
+    >>> px.rewrite.compare(model, turned).equal, np.allclose(model.weights.W_E, turned.weights.W_E)
+    (True, False)
+    """
+    if problems := list(_privileged(model)):
+        raise RewriteError(f"rotate: the stream of this model has a basis of its own: {'; '.join(problems)}")
+    turn = orthogonal(model.config.d_model, basis)
+    return rewritten(model, "rotate", [Step("rotate", partial(_rotate, turn))])
+
+
+def orthogonal(size: int, basis: npt.ArrayLike | int) -> Array:
+    """An orthogonal matrix, (size, size): as given, once it is checked, or at random from a seed (Haar)."""
+    if isinstance(basis, int | np.integer):
+        q, r = np.linalg.qr(np.random.default_rng(basis).standard_normal((size, size)))
+        return np.asarray(q * np.sign(np.diagonal(r)), dtype=np.float64)
+    R = np.array(basis, dtype=np.float64)
+    if R.shape != (size, size):
+        raise RewriteError(f"rotate: a basis of this stream has shape ({size}, {size}), found {R.shape}")
+    error = float(np.abs(R @ R.T - np.eye(size)).max(initial=0.0))
+    if not error < 1e-10:
+        raise RewriteError(
+            f"rotate: the basis is not orthogonal: R Rᵀ differs from the identity by {error:.3g}"
+        )
+    return R
+
+
+def _privileged(model: Model) -> Iterator[str]:
+    c = model.config
+    on_stream = [name for name in all_norms(c) if not (name == "final" and c.transform)]
+    for name in on_stream:
+        for kind, what in (("g", "gain"), ("b", "bias")):
+            if getattr(model.weights, f"{kind}_{name}", None) is not None:
+                yield f"the norm {name} has a {what}, one number per coordinate; fold it first, if it can be"
+    if c.norm == "layernorm" and on_stream:
+        yield (
+            "LayerNorm takes off the mean over coordinates; use center_writing and layernorm_to_rmsnorm first, "
+            "if they are valid"
+        )
+
+
+def _rotate(R: Array, draft: Draft) -> None:
+    draft.learn_positions()
+    reads = (*_READ, "W_transform" if draft.config.transform else "W_U")
+    for name in _WRITE:
+        _put(draft, name, lambda W: R @ W)
+    for name in reads:
+        _put(draft, name, lambda W: W @ R.T)
+    for name in _VECTORS:
+        _put(draft, name, lambda b: b @ R.T)
+    if draft.config.tied and not draft.config.transform:
+        draft.put("W_U", draft["W_E"].T)
+    elif draft.config.tied:
+        draft.switch(tied=False)
+
+
+def _put(draft: Draft, name: str, turn: Callable[[Array], Array]) -> None:
+    if name in draft:
+        draft.put(name, turn(draft[name]))

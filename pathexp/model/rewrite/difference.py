@@ -1,0 +1,103 @@
+"""How two models differ on the same tokens: not at all, by one constant per position, or truly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import TokenError
+from ..model import Model
+from ..weights import Array
+
+SHARE = 1e-9
+"""Two runs count as equal if they differ by at most this share of the largest logit."""
+_LENGTH, _SEED = 9, 0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest difference of raw logits, in nats, and the largest once each position's mean is taken off.
+
+    ``constants`` (n): by how much each position's logits are shifted; ``same_top``: at how many positions the
+    most likely token is the same.
+    """
+
+    raw: float
+    beside_constants: float
+    tolerance: float
+    constants: Array
+    same_top: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether the logits are the same up to rounding."""
+        return self.raw <= self.tolerance
+
+    @property
+    def by_constants(self) -> bool:
+        """Whether log-probabilities are the same up to rounding: logits may be shifted by position."""
+        return self.beside_constants <= self.tolerance
+
+    def __str__(self) -> str:
+        top = f"most likely token the same at {self.same_top} of {len(self.constants)} positions"
+        if self.equal:
+            return (
+                f"logits are equal: largest difference {self.raw:.2e} ≤ tolerance {self.tolerance:.2e}; {top}"
+            )
+        if self.by_constants:
+            return (
+                f"logits differ by a per-position constant (up to {np.abs(self.constants).max():.4g}), "
+                f"log-probabilities are equal: largest difference {self.beside_constants:.2e} "
+                f"≤ tolerance {self.tolerance:.2e}; {top}"
+            )
+        return (
+            f"LOGITS DIFFER: largest difference {self.raw:.4g}, beside a constant per position "
+            f"{self.beside_constants:.4g} > tolerance {self.tolerance:.2e}; {top}"
+        )
+
+
+def compare(a: Model, b: Model, tokens: Sequence[int] | None = None) -> Difference:
+    """Run two models on the same tokens (default: up to 9 from a fixed seed) and compare logits, before any cap.
+
+    Raises TokenError if the models have not the same vocabulary.
+
+    >>> import pathexp as px
+    >>> model = px.random_model(norm="layernorm", biases=True)
+    >>> px.rewrite.compare(model, px.rewrite.fold_norms(model)).equal
+    True
+    >>> str(px.rewrite.compare(model, px.rewrite.center_unembedding(model)))[:42]
+    'logits differ by a per-position constant ('
+    """
+    if a.config.d_vocab != b.config.d_vocab:
+        raise TokenError(
+            f"models of {a.config.d_vocab} and {b.config.d_vocab} tokens cannot be compared: "
+            "their logits have no common order"
+        )
+    chosen = probe(a) if tokens is None else tokens
+    return between(*(model.run(chosen).logits_before_cap for model in (a, b)))
+
+
+def probe(model: Model) -> npt.NDArray[np.int64]:
+    """The tokens of the self-check: up to 9, from a fixed seed."""
+    rng = np.random.default_rng(_SEED)
+    return rng.integers(0, model.config.d_vocab, min(_LENGTH, model.config.n_ctx))
+
+
+def between(first: Array, second: Array) -> Difference:
+    """Compare two arrays of logits, (n, V) each."""
+    gap = second - first
+    constants = gap.mean(axis=-1)
+    return Difference(
+        raw=_largest(gap),
+        beside_constants=_largest(gap - constants[:, None]),
+        tolerance=SHARE * max(_largest(first), _largest(second)),
+        constants=constants,
+        same_top=int((first.argmax(axis=-1) == second.argmax(axis=-1)).sum()),
+    )
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array).max(initial=0.0))
