@@ -193,6 +193,18 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
             px.load(path)
 
 
+def test_tensors_that_share_bytes_are_refused(tmp_path: Path) -> None:
+    """The second tensor's offset is made that of the first."""
+    model = model_of("llama")
+    path = written(tmp_path / "x.gguf", "llama", fields_of(model, "llama"), tensors_of(model))
+    content, name = bytearray(path.read_bytes()), b"blk.0.attn_v.weight"
+    offset = content.index(name) + len(name) + 4 + 2 * 8 + 4  # after the axes and the kind
+    content[offset : offset + 8] = bytes(8)
+    path.write_bytes(content)
+    with pytest.raises(LoadError, match=r"'blk\.0\.attn_v\.weight'.*overlap"):
+        px.load(path)
+
+
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gguf", None)
     (tmp_path / "x.gguf").write_bytes(b"GGUF")

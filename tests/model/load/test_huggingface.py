@@ -514,6 +514,14 @@ def test_gains_stored_less_one_and_the_scaled_embedding(tmp_path: Path) -> None:
     np.testing.assert_allclose(model.run([3]).residuals["embed"][0], 8**0.5 * gemma2_arrays()[E][3])
 
 
+def test_the_first_gemma_stores_gains_alike_and_means_the_tanh_form(tmp_path: Path) -> None:
+    config = changed(model_type="gemma", hidden_act="gelu", tie_word_embeddings=True)
+    model = px.load(folder(tmp_path / "x", config, llama_arrays(config)))
+    stored = llama_arrays(config)["model.norm.weight"]
+    np.testing.assert_array_equal(model.weights.g_final, 1 + stored)
+    assert (model.config.activation, model.config.embedding_multiplier) == ("gelu_tanh", 8**0.5)
+
+
 def test_the_embedding_scale_in_two_precisions(tmp_path: Path) -> None:
     assert round(embedding_scale(3072), 8) == 55.42562584
     assert embedding_scale(3072, "bfloat16") == 55.5

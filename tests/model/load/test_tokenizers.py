@@ -221,6 +221,11 @@ def test_scored_text_comes_back(text: str) -> None:
     assert SCORED.decode(SCORED.encode(text)) == text
 
 
+def test_of_equal_scores_the_first_in_the_text_merges() -> None:
+    pairs = ScoredTokenizer(("a", "aa"), (0.0, 1.0), space=False)
+    assert pairs.strings(pairs.encode("aaa")) == ("aa", "a")
+
+
 def test_without_bytes_an_unknown_character_is_an_error() -> None:
     small = ScoredTokenizer((" ", "a"), (0.0, 0.0))
     with pytest.raises(TokenError, match=r"'é' \(U\+00E9\) at position 1 is not in this vocabulary of 2"):
