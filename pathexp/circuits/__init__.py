@@ -4,28 +4,35 @@ from .bigrams import Bigrams, bigrams
 from .composition import CompositionScores, composition_scores
 from .composition_path import CompositionTable, PathComposition, composition_score, composition_table
 from .copying import Copying, Spectrum, copying, ov_spectrum, qk_spectrum, row_maximum_on_diagonal, spectrum
+from .decompose import Balance, Decomposition, decompose
 from .exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from .flow import flow, inflow_shares, split
 from .head_kinds import HeadKind, HeadKinds, head_kinds, repeated_runs
 from .heads import Head, head
 from .induction import Induction, InductionPair, KeyPath, explain_induction, induction_heads, induction_pairs
+from .lens import Lens, logit_lens
+from .order import OrderBlind, order_blind
 from .prune import prune
 from .skip_trigrams import Bug, Raised, SkipTrigram, bugs, forced_bug, happens, raised, skip_trigrams
 from .virtual import virtual_weight
 from .virtual_heads import VirtualHead, VirtualShare, virtual_heads, virtual_share
 
 __all__ = [
+    "Balance",
     "Bigrams",
     "Bug",
     "CompositionScores",
     "CompositionTable",
     "Copying",
+    "Decomposition",
     "Head",
     "HeadKind",
     "HeadKinds",
     "Induction",
     "InductionPair",
     "KeyPath",
+    "Lens",
+    "OrderBlind",
     "PathComposition",
     "Raised",
     "SkipTrigram",
@@ -38,6 +45,7 @@ __all__ = [
     "composition_scores",
     "composition_table",
     "copying",
+    "decompose",
     "explain_induction",
     "flow",
     "forced_bug",
@@ -47,6 +55,8 @@ __all__ = [
     "induction_heads",
     "induction_pairs",
     "inflow_shares",
+    "logit_lens",
+    "order_blind",
     "ov_spectrum",
     "prune",
     "qk_spectrum",

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ..errors import PathexpError, SpaceError
 from ..graph import Array
 from ..graph.reading import head_place
-from ..model import Model
+from ..model import Model, rewrite
 
 _OV, _QK = ("W_V", "W_O", "b_V"), ("W_Q", "W_K", "b_Q", "b_K")
 
@@ -51,11 +51,17 @@ def rebase_ov(model: Model, label: str, basis: ArrayLike) -> Model:
     `basis` M is (d_head, d_head) and invertible. Nothing that the model computes changes: value vectors are
     by-products of W_OV. Elhage et al. 2021, "Attention Heads as Information Movement".
 
-    Raises SpaceError if the basis has another shape or cannot be inverted.
+    The model's history records it, and logits are compared before and after.
+
+    Raises SpaceError if the basis has another shape or cannot be inverted, RewriteError if it is so nearly singular
+    that rounding changes the logits.
     """
     place = head_place(model.config, label)
     M, inverse = _invertible(basis, model.config.d_head, label)
-    return _with(ungrouped(model), place, W_V=lambda w: M @ w, b_V=lambda b: M @ b, W_O=lambda w: w @ inverse)
+    changed = _with(
+        ungrouped(model), place, W_V=lambda w: M @ w, b_V=lambda b: M @ b, W_O=lambda w: w @ inverse
+    )
+    return rewrite.proven(model, changed, f"rebase_ov({label})")
 
 
 def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
@@ -64,7 +70,7 @@ def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
     W_K → M W_K, b_K → M b_K, W_Q → M⁻ᵀ W_Q, b_Q → M⁻ᵀ b_Q. Nothing that the model computes changes.
 
     Raises PathexpError under rotary positions and normed queries, which have a basis of their own; SpaceError
-    as `rebase_ov` does.
+    and RewriteError as `rebase_ov` does.
 
     >>> import numpy as np, pathexp as px
     >>> model = px.random_model(d_head=5, biases=True)
@@ -85,10 +91,11 @@ def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
     place = head_place(config, label)
     M, inverse = _invertible(basis, config.d_head, label)
     dual = inverse.T
-    return _with(
+    changed = _with(
         ungrouped(model), place,
         W_K=lambda w: M @ w, b_K=lambda b: M @ b, W_Q=lambda w: dual @ w, b_Q=lambda b: dual @ b,
     )  # fmt: skip
+    return rewrite.proven(model, changed, f"rebase_qk({label})")
 
 
 def ungrouped(model: Model) -> Model:

@@ -44,6 +44,17 @@ def forward(model: Model, tokens: Tokens) -> Trace:
     return _trace(model, tokens, logits, run)
 
 
+def unembedded(model: Model, stream: Array) -> Array:
+    """What the end of a model makes of any final stream, (n, d) to logits (n, V).
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(norm="layernorm").run([1, 2])
+    >>> bool((unembedded(trace.model, trace.residuals["final_in"]) == trace.logits).all())
+    True
+    """
+    return capped(_Run(model.config, model.weights).unembed(stream), model.config.logit_cap)
+
+
 class _Run:
     """The record of a run while it is made."""
 

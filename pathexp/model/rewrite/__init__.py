@@ -10,7 +10,7 @@ from .difference import Difference, compare
 from .draft import Draft
 from .multipliers import fold_multipliers
 from .norms import fold_norms
-from .proof import Check, Step, check_steps, rewritten
+from .proof import Check, Step, check_steps, proven, rewritten
 from .tying import untie
 from .value_biases import fold_value_biases, unnormalized_rows
 
@@ -27,6 +27,7 @@ __all__ = [
     "fold_norms",
     "fold_value_biases",
     "layernorm_to_rmsnorm",
+    "proven",
     "rewritten",
     "rotate",
     "unnormalized_rows",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import RewriteError
 from ..model import Model
@@ -67,6 +67,17 @@ def rewritten(
     raise RewriteError(
         f"{record} would change what the model computes; the first step that does is {first}. {found}\n  {report}"
     )
+
+
+def proven(model: Model, result: Model, record: str) -> Model:
+    """Return a model made elsewhere, with the record added to its history, once its logits are those of the first.
+
+    Raises RewriteError if they are not.
+    """
+    found = between(*(each.run(probe(model)).logits_before_cap for each in (model, result)))
+    if not found.equal:
+        raise RewriteError(f"{record} would change what the model computes: {found}")
+    return replace(result, history=(*model.history, record))
 
 
 def check_steps(
