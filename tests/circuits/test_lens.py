@@ -1,5 +1,6 @@
 """The account of the stream, the logit lens in its two modes, and the check that a model tells order."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 
 import pathexp as px
 from pathexp.circuits.decompose import stream_points
+from pathexp.cli import main
 from tests.drawn import models
 from tests.zoo import FAMILIES, ZOO
 
@@ -164,3 +166,22 @@ def test_order_needs_two_tokens():
 
 def test_trained_models_tell_order():
     assert not px.order_blind(px.load("attn-2l"), "To be, or not to be")
+
+
+def test_the_command(capsys, tmp_path):
+    """Every state of both modes, entries that add up, and its exit code."""
+    model = px.rewrite.fold_norms(
+        px.random_model(layers=2, heads=2, norm="layernorm", biases=True, d_mlp=7, seed=3)
+    )
+    path = str(tmp_path / "model.npz")
+    model.save(path)
+    assert main(["lens", path, "--tokens", "1,2,3", "--target", "#4", "--between", "--json"]) == 0
+    data, trace = json.loads(capsys.readouterr().out), model.run([1, 2, 3])
+    assert [state["point"] for state in data["states"]] == ["embed", "L0.mid", "L0.out", "L1.mid", "L1.out"]
+    assert data["states"][-1]["own"] == pytest.approx(float(trace.logits[-1, 4]), abs=1e-12)
+    assert data["states"][-1]["top_token"] == trace.top_token() and data["ok"]
+    assert sum(data["entries"].values()) == pytest.approx(data["target"]["value"], abs=1e-10)
+    assert data["history"] == ["fold_norms(attn, mlp, final)"]
+    assert main(["lens", path, "--tokens", "1,2,3", "--top", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "rewritten: fold_norms" in printed and "add up to the target" in printed and "others" in printed

@@ -61,10 +61,13 @@ def orthogonal(size: int, basis: npt.ArrayLike | int) -> Array:
 def _privileged(model: Model) -> Iterator[str]:
     c = model.config
     on_stream = [name for name in all_norms(c) if not (name == "final" and c.transform)]
-    for name in on_stream:
-        for kind, what in (("g", "gain"), ("b", "bias")):
-            if getattr(model.weights, f"{kind}_{name}", None) is not None:
-                yield f"the norm {name} has a {what}, one number per coordinate; fold it first, if it can be"
+    owned = [
+        name
+        for name in on_stream
+        if any(getattr(model.weights, f"{kind}_{name}", None) is not None for kind in "gb")
+    ]
+    if owned:
+        yield f"norms have a number per coordinate, gain or bias ({', '.join(owned)}); use fold_norms, where it is valid"
     if c.norm == "layernorm" and on_stream:
         yield (
             "LayerNorm takes off the mean over coordinates; use center_writing and layernorm_to_rmsnorm first, "

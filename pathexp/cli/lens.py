@@ -1,0 +1,35 @@
+"""pathexp lens: a run read at every depth, and what each component adds to a logit."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..report.lens import report_lens
+from .arguments import (
+    NOT_PROVEN,
+    OK,
+    add_run_arguments,
+    add_target_arguments,
+    model_of,
+    run_of,
+    show,
+    target_of,
+)
+
+HELP = "read a run at every depth: the logit lens in two modes, and what each component adds"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_run_arguments(parser)
+    add_target_arguments(parser)
+    parser.add_argument("--between", action="store_true", help="also between attention and MLP")
+    parser.add_argument("--top", type=int, default=8, metavar="K", help="how many entries to list")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run, read, add up and print."""
+    trace = run_of(model_of(options), options)
+    report = report_lens(trace, target_of(trace, options), options.top, options.between)
+    show(report.data, report.text, options)
+    return OK if report.ok else NOT_PROVEN
