@@ -34,7 +34,7 @@ class CompositionScores:
     z: by "q", "k", "v", the standard deviations by which score² exceeds chance, of the same shape.
     baseline: the root mean square score of the same two maps with the stream between them turned at random,
     1/√d_model, exactly and whatever the maps.
-    undefined: labels of maps that are zero, so that no score exists.
+    undefined: labels of maps that are zero, so that scores are missing.
     """
 
     q: Array
@@ -93,14 +93,19 @@ def composition_scores(model: Model, *, norms: Norms = "folded", distance: int =
     [('L1H0.K', 'L0H0')]
     """
     sides, c = HeadSides(Ports(model, norms), distance), model.config
-    later = _later(c.n_layers, c.n_heads)
-    met = meet(
-        [sides.reader(side) for side in ("Q", "K", "V")], [sides.writer()], np.concatenate([later] * 3)
-    )
     shape = (3, c.n_layers, c.n_heads, c.n_layers, c.n_heads)
-    score, z = met.score.reshape(shape), met.z.reshape(shape)
+    score, z = np.full(shape, np.nan), np.full(shape, np.nan)
+    zero: tuple[str, ...] = ()
+    if c.n_layers > 1:  # nothing stands before the first layer, and no head reads the last
+        readers = [sides.reader(kind).part(slice(c.n_heads, None)) for kind in ("Q", "K", "V")]
+        writer = sides.writer().part(slice(0, -c.n_heads))
+        later = _later(c.n_layers, c.n_heads)[c.n_heads :, : -c.n_heads]
+        met = meet(readers, [writer], np.concatenate([later] * 3))
+        inner = (3, c.n_layers - 1, c.n_heads, c.n_layers - 1, c.n_heads)
+        score[:, 1:, :, :-1], z[:, 1:, :, :-1] = met.score.reshape(inner), met.z.reshape(inner)
+        zero = met.zero
     excess: dict[Kind, Array] = {"q": z[0], "k": z[1], "v": z[2]}
-    return CompositionScores(score[0], score[1], score[2], excess, c.d_model**-0.5, norms, distance, met.zero)
+    return CompositionScores(score[0], score[1], score[2], excess, c.d_model**-0.5, norms, distance, zero)
 
 
 def _later(layers: int, heads: int) -> Flags:

@@ -42,6 +42,10 @@ class Side:
         """d, the dimension of the stream."""
         return int(self.thin.shape[-1])
 
+    def part(self, chosen: slice) -> Side:
+        """Return some of the maps."""
+        return Side(self.labels[chosen], self.thin[chosen], None if self.outer is None else self.outer[chosen])
+
     @cached_property
     def scale(self) -> Array:
         """The largest entries of outer times those of thin, (n,): Gram matrices are taken of maps over it."""
