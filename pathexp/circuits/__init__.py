@@ -12,6 +12,7 @@ from .heads import Head, head
 from .induction import Induction, InductionPair, KeyPath, explain_induction, induction_heads, induction_pairs
 from .lens import Lens, logit_lens
 from .order import OrderBlind, order_blind
+from .privilege import Privilege, basis_privilege
 from .prune import prune
 from .skip_trigrams import Bug, Raised, SkipTrigram, bugs, forced_bug, happens, raised, skip_trigrams
 from .virtual import virtual_weight
@@ -34,11 +35,13 @@ __all__ = [
     "Lens",
     "OrderBlind",
     "PathComposition",
+    "Privilege",
     "Raised",
     "SkipTrigram",
     "Spectrum",
     "VirtualHead",
     "VirtualShare",
+    "basis_privilege",
     "bigrams",
     "bugs",
     "composition_score",

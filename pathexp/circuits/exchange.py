@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,10 +59,7 @@ def rebase_ov(model: Model, label: str, basis: ArrayLike) -> Model:
     """
     place = head_place(model.config, label)
     M, inverse = _invertible(basis, model.config.d_head, label)
-    changed = _with(
-        ungrouped(model), place, W_V=lambda w: M @ w, b_V=lambda b: M @ b, W_O=lambda w: w @ inverse
-    )
-    return rewrite.proven(model, changed, f"rebase_ov({label})")
+    return rewrite.proven(model, _turned_ov(model, place, M, inverse), f"rebase_ov({label})")
 
 
 def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
@@ -90,12 +88,28 @@ def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
         )
     place = head_place(config, label)
     M, inverse = _invertible(basis, config.d_head, label)
+    return rewrite.proven(model, _turned_qk(model, place, M, inverse), f"rebase_qk({label})")
+
+
+def turned_head(model: Model, label: str, R: Array, circuit: Literal["QK", "OV"]) -> Model:
+    """Return the model with a head's vectors turned by an orthogonal matrix, whether or not that is valid.
+
+    For measuring whether it is; `rebase_qk` and `rebase_ov` refuse or prove.
+    """
+    turn = _turned_ov if circuit == "OV" else _turned_qk
+    return turn(model, head_place(model.config, label), R, R.T)
+
+
+def _turned_ov(model: Model, place: tuple[int, int], M: Array, inverse: Array) -> Model:
+    return _with(ungrouped(model), place, W_V=lambda w: M @ w, b_V=lambda b: M @ b, W_O=lambda w: w @ inverse)
+
+
+def _turned_qk(model: Model, place: tuple[int, int], M: Array, inverse: Array) -> Model:
     dual = inverse.T
-    changed = _with(
+    return _with(
         ungrouped(model), place,
         W_K=lambda w: M @ w, b_K=lambda b: M @ b, W_Q=lambda w: dual @ w, b_Q=lambda b: dual @ b,
     )  # fmt: skip
-    return rewrite.proven(model, changed, f"rebase_qk({label})")
 
 
 def ungrouped(model: Model) -> Model:

@@ -42,6 +42,24 @@ def rotate(model: Model, basis: npt.ArrayLike | int) -> Model:
     return rewritten(model, "rotate", [Step("rotate", partial(_rotate, turn))])
 
 
+def turned_stream(model: Model, R: Array) -> Model:
+    """The model with its stream turned, whether or not that is valid: for measuring whether it is."""
+    draft = Draft(model)
+    _rotate(R, draft)
+    return draft.model(model.history)
+
+
+def turned_neurons(model: Model, R: Array) -> Model:
+    """The model with the neurons of every MLP turned, which their activation does not allow: for measuring."""
+    draft = Draft(model)
+    for name in ("W_in", "W_gate"):
+        _put(draft, name, lambda W: R @ W)
+    for name in ("b_in", "b_gate"):
+        _put(draft, name, lambda b: b @ R.T)
+    _put(draft, "W_out", lambda W: W @ R.T)
+    return draft.model(model.history)
+
+
 def orthogonal(size: int, basis: npt.ArrayLike | int) -> Array:
     """An orthogonal matrix, (size, size): as given, once it is checked, or at random from a seed (Haar)."""
     if isinstance(basis, int | np.integer):
