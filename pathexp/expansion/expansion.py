@@ -23,9 +23,10 @@ from ..model import Target, Trace
 from . import symbolic
 from .path import Path, parse_path
 from .ranking import Ranking, rank
+from .search import MEMORY, Budget
 from .targets import on_stream
 from .term import Term, terms_of
-from .values import path_values
+from .values import path_values, straight_values
 from .verdict import Verdict, verify_walk
 
 if TYPE_CHECKING:
@@ -169,12 +170,27 @@ class Expansion:
         return self.walk.logits_by_order()
 
     def value(self, target: Target) -> float:
-        """Return what all terms together add to a target, without listing them."""
-        stream, direct = self.walk.streams(by_order=False)
-        value = float(np.vdot(on_stream(target, self.graph), stream[0]))
-        if target.space == "logits":
-            value += float(direct[target.position] @ target.direction)
-        return value
+        """Return what all terms together add to a target, without listing them.
+
+        The first target costs a forward pass per live state of the query, any further one an inner product.
+        """
+        value = float(np.vdot(on_stream(target, self.graph), self.walk.total[0]))
+        return value + sum(value for value, _ in straight_values(self.walk, target))
+
+    def value_by_order(self, target: Target) -> tuple[float, ...]:
+        """Return what the terms of each order together add to a target, without listing them.
+
+        >>> import pathexp as px
+        >>> trace = px.random_model(layers=2, heads=2, seed=1).run([1, 2, 3])
+        >>> parts = px.expand(trace).value_by_order(trace.logit(4))
+        >>> len(parts), abs(sum(parts) - trace.logit(4).value) < 1e-12
+        (3, True)
+        """
+        parts = self.walk.total_by_order[0].reshape(len(self.graph.blocks) + 1, -1) @ on_stream(
+            target, self.graph
+        ).reshape(-1)
+        parts[0] += sum(value for value, _ in straight_values(self.walk, target))
+        return tuple(parts.tolist())
 
     def values(self, target: Target) -> Array:
         """Return the value of every term toward a target, aligned with iteration.
@@ -184,13 +200,39 @@ class Expansion:
         """
         return path_values(self.walk, target)
 
-    def top(self, k: int, target: Target) -> Ranking:
+    def top(
+        self,
+        k: int,
+        target: Target,
+        *,
+        seconds: float | None = None,
+        nodes: int | None = None,
+        memory: int | None = None,
+        progress: bool = False,
+    ) -> Ranking:
         """Return the k terms of largest absolute value toward a target, exactly.
 
-        The ranking carries the terms, their signed values and sum, and the exact remainder of the target.
-        Raises SizeError if the terms are too many to list.
+        The ranking carries the terms, their signed values and sum, and the exact remainder of the target. Few
+        terms are all evaluated; where nobody could list them, a search with bounds finds the largest and proves
+        that nothing larger is left (best-first search as in branch and bound; the bounds are ellipsoids that hold
+        every vector a path can bring to a place). The bounds depend on run and query only and are kept for the
+        next target. The result is the same every time, unless a limit on time cuts it off.
+
+        Parameters
+        ----------
+        seconds, nodes, memory: limits on time, on endings of paths kept, and on the bytes they take (2 GiB unless
+            told otherwise). A search that reaches one returns the best it has, `exact` False, and as `bound` how
+            large anything missed can be.
+        progress: say on stderr how far the search is.
+
+        >>> import pathexp as px
+        >>> trace = px.random_model(layers=12, heads=12, d_model=32, d_head=4, d_vocab=20, seed=1).run([1, 2, 3])
+        >>> best = px.expand(trace).top(2, trace.logit(5))
+        >>> best.exact, best.count, abs(best.value + best.remainder - best.target.value) < 1e-9
+        (True, 46596170244962, True)
         """
-        return rank(self.walk, k, target, self.value(target))
+        limits = Budget(seconds, nodes, MEMORY if memory is None else memory, bool(progress))
+        return rank(self.walk, k, target, self.value(target), limits)
 
     # Proof ---------------------------------------------------------------------------------------------
 

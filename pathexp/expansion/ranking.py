@@ -11,8 +11,10 @@ from ..errors import PathexpError
 from ..graph import Indices, Walk
 from ..model import Target
 from .path import Path
+from .search import ROOM, Budget, search
+from .targets import on_stream
 from .term import Term
-from .values import path_values
+from .values import path_values, straight_values
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +23,8 @@ class Ranking:
 
     `value` is the signed sum of the listed terms and `remainder` what all other paths add, so that
     value + remainder is the target. `examined` of `count` paths were evaluated one by one; `exact` says that
-    the ranking is proven; no path that is not listed has an absolute value above `bound`.
+    the ranking is proven; no path that is not listed has an absolute value above `bound`. Where paths were not
+    all listed, the proof left room for rounding: `margin` is by how much bounds were raised, in the target's units.
     """
 
     terms: tuple[Term, ...]
@@ -32,6 +35,7 @@ class Ranking:
     count: int
     exact: bool
     bound: float
+    margin: float = 0.0
 
     @property
     def value(self) -> float:
@@ -55,13 +59,25 @@ class Ranking:
         )
 
 
-def rank(walk: Walk, k: int, target: Target, total: float) -> Ranking:
-    """Rank by enumeration: every path is evaluated, so the answer is exact by construction.
+ENUMERATED = 50_000
+"""Up to this many paths a ranking evaluates all of them; beyond, it searches with bounds."""
 
-    `total` is what all paths of the walk add to the target, computed without listing them.
+
+def rank(walk: Walk, k: int, target: Target, total: float, budget: Budget | None = None) -> Ranking:
+    """Rank the paths of a walk by |value| toward a target: few by evaluating all, many by a search with bounds.
+
+    `total` is what all paths of the walk add to the target, computed without listing them. A search that ends
+    at its budget returns the best it found and the bound on anything missed.
     """
-    if not isinstance(k, int) or k < 1:
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise PathexpError(f"top() takes a whole number of terms from 1 up, not {k!r}")
+    if sum(walk.count_by_order) <= ENUMERATED:
+        return enumerated(walk, k, target, total)
+    return searched(walk, k, target, total, budget or Budget())
+
+
+def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
+    """Rank by enumeration: every path is evaluated, so the answer is exact by construction."""
     values = path_values(walk, target)
     order = np.argsort(-np.abs(values), kind="stable")
     chosen = order[:k]
@@ -75,6 +91,26 @@ def rank(walk: Walk, k: int, target: Target, total: float) -> Ranking:
         count=len(values),
         exact=True,
         bound=float(abs(values[order[k]])) if len(values) > k else 0.0,
+    )
+
+
+def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -> Ranking:
+    """Rank by a search with bounds, within a budget."""
+    found = search(walk, k, on_stream(target, walk.graph), budget)
+    straight = list(straight_values(walk, target))
+    paths = sorted([*found.paths, *straight], key=lambda pair: (-abs(pair[0]), pair[1]))
+    values = tuple(value for value, _ in paths[:k])
+    cut = max((abs(value) for value, _ in paths[k:]), default=0.0)
+    return Ranking(
+        terms=tuple(Term(walk.graph, Path(word)) for _, word in paths[:k]),
+        values=values,
+        remainder=total - float(sum(values)),
+        target=target,
+        examined=found.examined + len(straight),
+        count=sum(walk.count_by_order),
+        exact=found.exact,
+        bound=max(found.bound, cut),
+        margin=ROOM * max(found.bound, cut) if found.exact else 0.0,
     )
 
 

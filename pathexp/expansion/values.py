@@ -6,6 +6,7 @@ forward from each source, so that the longest (most numerous) endings are never 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +47,19 @@ def path_values(walk: Walk, target: Target) -> Array:
 def _endings_held(walk: Walk) -> int:
     """How many endings are pulled back and kept: all but those from the first block on."""
     return sum(sum(counts) for table in walk.completions[1:] for counts in table)
+
+
+def straight_values(walk: Walk, target: Target) -> Iterator[tuple[float, tuple[str, str]]]:
+    """Yield value and path of every constant that goes straight into the sink."""
+    sink = walk.graph.sink.label
+    for source, state in walk.starts():
+        if walk.straight(source, state):
+            direct = start_value(source.start, source.into[sink])
+            read = target.space == "logits"
+            yield (
+                float(direct[target.position] @ target.direction) if read else 0.0,
+                (source.label, sink),
+            )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Walk:
         return int(self.automaton.table[state, self._column[label]])
 
     @cached_property
-    def _steps(self) -> tuple[Indices, ...]:
+    def steps(self) -> tuple[Indices, ...]:
         """Per block, the next state (state, component)."""
         columns = iter(range(len(self.graph.sources), len(self._column)))
         return tuple(
@@ -65,7 +65,7 @@ class Walk:
         states = range(len(self.automaton.table))
         end: Counts = (1,)
         tables = [tuple(end if self.finishes(state) else () for state in states)]
-        for steps in reversed(self._steps):
+        for steps in reversed(self.steps):
             after = tables[-1]
             tables.append(tuple(_add(after[state], _through(steps[state], after)) for state in states))
         return tuple(reversed(tables))
@@ -147,7 +147,7 @@ class Walk:
         """Components of one block that a path with `order` more to pass may take: (index, next state)."""
         return [
             (c, int(after))
-            for c, after in enumerate(self._steps[depth][state])
+            for c, after in enumerate(self.steps[depth][state])
             if after >= 0 and self.ways(depth + 1, int(after), order - 1)
         ]
 
@@ -192,6 +192,16 @@ class Walk:
         finals = [stream for state, stream in live.items() if self.finishes(state)]
         return sum(finals, np.zeros(shape)), self._straight_sum()
 
+    @cached_property
+    def total(self) -> tuple[Array, Array]:
+        """`streams` of all orders together, kept for further targets."""
+        return self.streams(by_order=False)
+
+    @cached_property
+    def total_by_order(self) -> tuple[Array, Array]:
+        """`streams` by order, kept for further targets."""
+        return self.streams(by_order=True)
+
     def _arrivals(self, depth: int) -> Iterator[tuple[int, int, Array]]:
         """What sources bring to the stream at a depth: (state, order so far, value)."""
         for source, state in self.starts():
@@ -220,7 +230,7 @@ class Walk:
 
     def _groups(self, depth: int, state: int) -> dict[int, Indices]:
         """The block's components by the state they lead to, hopeless ones left out."""
-        steps = self._steps[depth][state]
+        steps = self.steps[depth][state]
         targets = [int(t) for t in np.unique(steps) if t >= 0 and any(self.completions[depth + 1][t])]
         return {target: np.flatnonzero(steps == target) for target in targets}
 
@@ -234,12 +244,12 @@ class Walk:
 
     def logits(self) -> Array:
         """The exact sum of all accepted paths at the sink, shape (position, d_out)."""
-        stream, direct = self.streams(by_order=False)
+        stream, direct = self.total
         return push(self.graph.sink.operator, stream[0]) + direct
 
     def logits_by_order(self) -> Array:
         """The exact sums by order at the sink, shape (blocks + 1, position, d_out)."""
-        stream, direct = self.streams(by_order=True)
+        stream, direct = self.total_by_order
         totals = push(self.graph.sink.operator, stream)
         totals[0] += direct
         return totals

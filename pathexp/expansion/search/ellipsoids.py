@@ -1,0 +1,141 @@
+"""Ellipsoids that hold every vector of a set: images, sums and unions, batched over positions.
+
+An ellipsoid is {y : yᵀ P⁻¹ y ≤ 1} with P positive definite, so that |⟨r, y⟩| ≤ √(rᵀ P r) for all of its points.
+All arrays have leading batch axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...graph import Array, Gate, Operator, word_map
+
+SLIVER = 1e-8
+"""The share of a set's mean square that is added in every direction, so that P has an inverse."""
+
+
+def mean_square(shape: Array) -> Array:
+    """The mean eigenvalue of ellipsoids (..., d, d)."""
+    return np.asarray(np.trace(shape, axis1=-2, axis2=-1) / shape.shape[-1])
+
+
+def thickened(shape: Array, floor: Array | float = 0.0) -> Array:
+    """Ellipsoids with a sliver of the identity added, at least `floor` thick."""
+    sliver = SLIVER * np.maximum(mean_square(shape), floor) + np.finfo(np.float64).tiny * 1e50
+    return np.asarray(shape + np.asarray(sliver)[..., None, None] * np.eye(shape.shape[-1]))
+
+
+def factor(shape: Array) -> Array:
+    """B with B Bᵀ = P; P + sliver if P is singular."""
+    return np.asarray(np.linalg.cholesky(thickened(shape)))
+
+
+def summed(shapes: Array, amounts: Array, metric: Array) -> Array:
+    """Minkowski sums: for each query i an ellipsoid that holds Σ_j amounts[i, j] y_j for all y_j in shapes[j].
+
+    shapes (..., n, r, r), amounts (..., n, n), metric (..., r, r) by which sizes are measured. The weights
+    p_j of the sum are in proportion to each summand's size, which makes the trace smallest.
+    """
+    sizes = np.sqrt(np.maximum(np.einsum("...jab,...ab->...j", shapes, metric), 0.0))
+    sizes = np.maximum(sizes, np.finfo(np.float64).tiny ** 0.25)
+    total = np.einsum("...ij,...j->...i", np.abs(amounts), sizes)
+    shares = np.abs(amounts) * total[..., None] / sizes[..., None, :]
+    n, r = shapes.shape[-3], shapes.shape[-1]
+    flat = shares @ shapes.reshape(*shapes.shape[:-3], n, r * r)
+    return np.asarray(flat.reshape(*flat.shape[:-1], r, r))
+
+
+def with_points(shape: Array, points: Array) -> Array:
+    """Ellipsoids (..., r, r) grown to hold the points (E, ..., r) as well."""
+    if not len(points):
+        return shape
+    floor = np.max(np.sum(points * points, axis=-1), axis=0) / shape.shape[-1]
+    shape = thickened(shape, floor)
+    inverse = np.linalg.inv(shape)
+    order = np.argsort(-np.sum(points.reshape(len(points), -1) ** 2, axis=1), kind="stable")
+    for point in points[order]:
+        image = np.einsum("...ab,...b->...a", inverse, point)
+        size = np.sum(image * point, axis=-1)
+        grow = 1 - 1 / np.maximum(size, 1.0)
+        if not np.any(grow):
+            continue
+        shape = shape + (grow[..., None] * point)[..., None] * point[..., None, :]
+        shrink = grow / (1 + grow * size)
+        inverse = inverse - (shrink[..., None] * image)[..., None] * image[..., None, :]
+    return shape * _excess(shape, points)[..., None, None]
+
+
+def _excess(shape: Array, points: Array) -> Array:
+    """By how much ellipsoids must grow to hold the points in spite of rounding, at least 1."""
+    images = np.linalg.solve(shape, np.moveaxis(points, 0, -1))
+    sizes = np.einsum("...ae,e...a->...e", images, points)
+    return np.asarray(np.maximum(sizes.max(axis=-1), 1.0) * (1 + 1e-9))
+
+
+def united(shape: Array, parts: Sequence[Array]) -> Array:
+    """Ellipsoids (n, d, d) grown to hold B Bᵀ as well for every B (n, d, r) of `parts`.
+
+    For one B with λ, v the eigenpairs of Bᵀ P⁻¹ B the union is P + Σ_{λ>1} (1 − 1/λ) (B v)(B v)ᵀ. All parts go in
+    one after the other in the space of their columns, so that P is inverted once.
+    """
+    if not parts:
+        return shape
+    floor = np.max([np.sum(part * part, axis=(-2, -1)) for part in parts], axis=0) / shape.shape[-1]
+    shape = thickened(shape, floor)
+    columns = np.concatenate(sorted(parts, key=lambda part: -float(np.sum(part * part))), axis=-1)
+    gram = columns.transpose(0, 2, 1) @ np.linalg.solve(shape, columns)
+    grown, at = [], 0
+    for width in sorted_widths(parts):
+        chosen, gram = _taken(gram, width)
+        grown.append(columns[..., at : at + width] @ chosen)
+        at += width
+    added = np.concatenate(grown, axis=-1)
+    return np.asarray((shape + added @ added.transpose(0, 2, 1)) * (1 + 1e-9))
+
+
+def sorted_widths(parts: Sequence[Array]) -> list[int]:
+    """The numbers of columns of parts, the largest part first."""
+    return [part.shape[-1] for part in sorted(parts, key=lambda part: -float(np.sum(part * part)))]
+
+
+def _taken(gram: Array, width: int) -> tuple[Array, Array]:
+    """What of the first part must be added, as combinations of its columns; the other parts' Gram matrices then."""
+    sizes, vectors = np.linalg.eigh(gram[:, :width, :width])
+    grow = np.sqrt(1 - 1 / np.maximum(sizes, 1.0))
+    chosen = vectors * grow[:, None, :]
+    across = gram[:, width:, :width] @ (chosen / np.sqrt(1 + grow**2 * sizes)[:, None, :])
+    return chosen, gram[:, width:, width:] - across @ across.transpose(0, 2, 1)
+
+
+def largest(shape: Array) -> Array:
+    """A bound on the largest eigenvalue of P (..., d, d), at most d^(1/8) too large."""
+    scale = np.maximum(np.trace(shape, axis1=-2, axis2=-1), np.finfo(np.float64).tiny)
+    square = shape / scale[..., None, None]
+    square = square @ square
+    square = square @ square
+    return np.asarray(scale * np.sqrt(np.sum(square * square, axis=(-2, -1))) ** 0.25)
+
+
+def carried(operator: Operator, shape: Array) -> Array:
+    """The image of ellipsoids (n, d, d) under an operator, as factors B (n, f, r) with P = B Bᵀ."""
+    parts = factor(shape)
+    for part in reversed(operator):
+        if isinstance(part, Gate):
+            parts = part.numbers()[:, :, None] * parts
+            continue
+        feature, position = word_map(part.feature), word_map(part.position)
+        if feature is not None:
+            parts = feature.apply(parts.transpose(0, 2, 1)).transpose(0, 2, 1)
+        if position is not None:
+            parts = _mixed(position.dense(), parts)
+    return parts
+
+
+def _mixed(amounts: Array, parts: Array) -> Array:
+    """Factors (n, f, r) moved between positions: scaled if each stays where it is, else summed."""
+    if not np.any(amounts - np.diag(np.diag(amounts))) and amounts.shape[0] == amounts.shape[1]:
+        return np.diag(amounts)[:, None, None] * parts
+    shapes = parts @ parts.transpose(0, 2, 1)
+    return factor(summed(shapes, amounts, np.eye(shapes.shape[-1])))

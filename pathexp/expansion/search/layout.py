@@ -1,0 +1,177 @@
+"""A graph as the search reads it: heads with orthonormal value readers, and everything that starts paths.
+
+A head is A ⊗ write · read. Its reader is made orthonormal (read = L Q, the triangle L moves into the writer), so
+that the norm of a covector in value space is its norm on the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...graph import Array, Indices, Operator, Walk, push, start_value
+from ...graph.kernel import Stack
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """Heads of one block and one width: patterns (C, n, n), read (C, r, d) orthonormal, write (C, d, r)."""
+
+    members: Indices
+    patterns: Array
+    read: Array
+    write: Array
+
+    @classmethod
+    def of(cls, stack: Stack) -> Heads:
+        """The heads of a stack, their readers made orthonormal."""
+        triangle, read = _orthonormal(stack.read)
+        return cls(stack.members, stack.patterns, read, stack.write @ triangle)
+
+    @cached_property
+    def flat(self) -> Array:
+        """All writers side by side, (d, C · r)."""
+        d = self.write.shape[1]
+        return np.ascontiguousarray(self.write.transpose(1, 0, 2)).reshape(d, -1)
+
+    @property
+    def width(self) -> int:
+        """The size of a value, r."""
+        return int(self.read.shape[1])
+
+    def moved(self, values: Array) -> Array:
+        """Covectors at the heads' results (m, n, C · r) to covectors at their values, (C, m, n, r)."""
+        m, n, _ = values.shape
+        heads = len(self.members)
+        apart = values.reshape(m, n, heads, self.width).transpose(2, 1, 0, 3).reshape(heads, n, -1)
+        turned = self.patterns.transpose(0, 2, 1) @ apart
+        return turned.reshape(heads, n, m, self.width).transpose(0, 2, 1, 3)
+
+    def values(self, x: Array) -> Array:
+        """Streams (E, n, d) as each head's values before it moves them, (C, E, n, r)."""
+        count, n, d = x.shape
+        flat = x.reshape(count * n, d) @ self.read.reshape(-1, d).T
+        return flat.reshape(count, n, len(self.members), self.width).transpose(2, 0, 1, 3)
+
+
+def _orthonormal(read: Array) -> tuple[Array, Array]:
+    """Readers (C, r, d) as L Q: by Cholesky where that is stable (Q need only be nearly orthonormal), else by QR."""
+    gram = read @ read.transpose(0, 2, 1)
+    try:
+        triangle = np.linalg.cholesky(gram)
+        inverse = np.linalg.inv(triangle)
+    except np.linalg.LinAlgError:
+        inverse = np.full_like(gram, np.inf)
+    if np.linalg.norm(inverse) * np.sqrt(np.trace(gram, axis1=1, axis2=2).sum()) < _STABLE:
+        return np.asarray(triangle), np.asarray(inverse @ read)
+    turned, upper = np.linalg.qr(read.transpose(0, 2, 1))
+    return np.asarray(upper.transpose(0, 2, 1)), np.ascontiguousarray(turned.transpose(0, 2, 1))
+
+
+_STABLE = 1e6
+"""Up to this condition number a reader is made orthonormal through its Gram matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """What has set out and passed nothing since, at one depth: streams (E, n, d), states (E,), first labels."""
+
+    streams: Array
+    states: Indices
+    words: tuple[tuple[str, ...], ...]
+
+    def joined(self, other: Entries) -> Entries:
+        """These, then others."""
+        return Entries(
+            np.concatenate([self.streams, other.streams]),
+            np.concatenate([self.states, other.states]),
+            self.words + other.words,
+        )
+
+    def over(self, skip: Operator) -> Entries:
+        """The same, carried over a skip edge."""
+        return Entries(push(skip, self.streams), self.states, self.words) if skip else self
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A walk's graph as the search reads it."""
+
+    walk: Walk
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(positions, d_model)."""
+        n, d, _ = self.walk.graph.sizes
+        return n, d
+
+    @cached_property
+    def heads(self) -> tuple[tuple[Heads, ...], ...]:
+        """The heads of every block, by width."""
+        return tuple(tuple(map(Heads.of, kernel.stacks)) for kernel in self.walk.graph.kernels)
+
+    @cached_property
+    def singles(self) -> tuple[tuple[tuple[int, Operator], ...], ...]:
+        """The components of every block that are no heads: (index in the block, operator)."""
+        return tuple(kernel.single for kernel in self.walk.graph.kernels)
+
+    @cached_property
+    def skips(self) -> tuple[Operator, ...]:
+        """The map on every block's skip edge."""
+        return tuple(block.skip for block in self.walk.graph.blocks)
+
+    @cached_property
+    def straight_over(self) -> bool:
+        """Whether all skip edges are the identity."""
+        return not any(self.skips)
+
+    @cached_property
+    def entries(self) -> tuple[Entries, ...]:
+        """For every depth, all that has set out so far and passed nothing since."""
+        found = [self._starting(0)]
+        for depth, skip in enumerate(self.skips):
+            found.append(found[-1].over(skip).joined(self._starting(depth + 1)))
+        return tuple(found)
+
+    def _starting(self, at: int) -> Entries:
+        streams, states, words = [np.zeros((0, *self.size))], [], []
+        for source, state in self.walk.starts():
+            for labels, depth, after, _ in self.walk.entries(source, state):
+                if depth == at and any(self.walk.completions[depth][after]):
+                    operator = source.into[labels[0]] if labels else source.write
+                    streams.append(start_value(source.start, operator)[None])
+                    states.append(after)
+                    words.append((source.label, *labels))
+        return Entries(np.concatenate(streams), np.array(states, dtype=np.int64), tuple(words))
+
+    @cached_property
+    def steps(self) -> tuple[Indices, ...]:
+        """Per block, the next state (state, component); -1 where no path goes on."""
+        states = range(len(self.walk.automaton.table))
+        return tuple(
+            np.array(
+                [
+                    [self._next(b, state, component.label) for component in block.components]
+                    for state in states
+                ],
+                dtype=np.int64,
+            ).reshape(len(states), len(block.components))
+            for b, block in enumerate(self.walk.graph.blocks)
+        )
+
+    def _next(self, b: int, state: int, label: str) -> int:
+        after = self.walk.next_state(state, label)
+        return after if after >= 0 and any(self.walk.completions[b + 1][after]) else -1
+
+    @cached_property
+    def final(self) -> frozenset[int]:
+        """The states in which the sink may be read."""
+        states = range(len(self.walk.automaton.table))
+        return frozenset(state for state in states if self.walk.finishes(state))
+
+    def before(self, b: int, component: int, states: frozenset[int]) -> frozenset[int]:
+        """The states from which a component of block b leads into one of `states`."""
+        column = self.steps[b][:, component]
+        return frozenset(state for state, after in enumerate(column) if int(after) in states)

@@ -1,0 +1,91 @@
+"""Norm bounds: how long any prefix's values can be at each head and position. Cheap; enough for attention alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...graph import Array
+from .layout import Heads, Layout
+
+Lengths = Mapping[int, list[Array]]
+"""By automaton state, per stack of heads the greatest length of a value: (C, n)."""
+
+
+SINGLE = 1e-4
+"""By how much norms found in single precision are raised."""
+
+_TINY = np.float32(1e-30)
+
+
+def norms_fit(layout: Layout) -> bool:
+    """Whether a graph is heads and identity skips alone, for which norms are made here."""
+    return layout.straight_over and not any(layout.singles)
+
+
+def value_lengths(layout: Layout) -> Iterator[Lengths]:
+    """Yield, for every block, how long the values of prefixes that passed a component can be.
+
+    Lengths grow by the operator norms of the links between heads, bounded by their Schatten 8-norm.
+    """
+    before: list[_Outputs] = []
+    for b, stacks in enumerate(layout.heads):
+        lengths: dict[int, list[Array]] = {}
+        links = [[_link_norms(heads, earlier.heads) for earlier in before] for heads in stacks]
+        for state in sorted({state for outputs in before for state in outputs.lengths}):
+            lengths[state] = [
+                _reached(heads, before, norms, state) for heads, norms in zip(stacks, links, strict=True)
+            ]
+        yield lengths
+        before.extend(_outputs(layout, b, s, lengths) for s in range(len(stacks)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Outputs:
+    """How long what heads have moved can be, by the state after them: (C, n); 0 where nothing leads there."""
+
+    heads: Heads
+    lengths: dict[int, Array] = field(default_factory=dict)
+
+
+def _link_norms(late: Heads, early: Heads) -> Array:
+    """A bound on the norm of every link read · write, (late, early)."""
+    c, r, d = late.read.shape
+    flat = late.read.reshape(-1, d).astype(np.float32) @ early.flat.astype(np.float32)
+    links = flat.reshape(c, r, -1, early.width).transpose(0, 2, 1, 3)
+    links = np.ascontiguousarray(links)
+    squares = links @ links.transpose(0, 1, 3, 2)
+    scale = np.trace(squares, axis1=-2, axis2=-1) + _TINY
+    squares /= scale[..., None, None]
+    fourth = squares @ squares
+    eighth = np.einsum("...ab,...ab->...", fourth, fourth)
+    return np.asarray(np.sqrt(scale.astype(np.float64) * eighth.astype(np.float64) ** 0.25) * (1 + SINGLE))
+
+
+def _reached(heads: Heads, before: list[_Outputs], norms: list[Array], state: int) -> Array:
+    found = np.zeros(heads.patterns.shape[:2])
+    for outputs, links in zip(before, norms, strict=True):
+        if state in outputs.lengths:
+            found = np.maximum(found, np.max(links[:, :, None] * outputs.lengths[state], axis=1))
+    return found
+
+
+def _outputs(layout: Layout, b: int, s: int, lengths: Lengths) -> _Outputs:
+    heads, entries = layout.heads[b][s], layout.entries[b]
+    made = _Outputs(heads)
+    for state, steps in enumerate(layout.steps[b]):
+        listed = heads.values(entries.streams[entries.states == state])
+        moved = np.einsum("cij,cejr->ceir", heads.patterns, listed, optimize=True)
+        longest = np.linalg.norm(moved, axis=-1).max(axis=1, initial=0.0)
+        if state in lengths:
+            by_sum = np.einsum("cij,cj->ci", np.abs(heads.patterns), lengths[state][s])
+            longest = np.maximum(longest, by_sum)
+        if not np.any(longest):
+            continue
+        for after in {int(a) for a in steps[heads.members] if a >= 0}:
+            rows = (steps[heads.members] == after)[:, None]
+            known = made.lengths.get(after, np.zeros_like(longest))
+            made.lengths[after] = np.maximum(known, np.where(rows, longest, 0.0))
+    return made

@@ -1,0 +1,267 @@
+"""One sweep from the sink down over all suffixes whose bound reaches the k-th best value, all of a head at once.
+
+A suffix is the end of a path; its state is the target pulled back to the values of its first component, (n, r).
+Block by block, every suffix kept so far is continued into every component of the block; of each continuation
+the values of the paths that start there are exact and only longer ones are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...graph import Array, Indices, Operator, pull
+from .budget import Budget
+from .found import Best
+from .layout import Heads
+from .tables import SINK, Bounds, States, Tables
+
+CHUNK = 2**21
+"""How many numbers of continuations are formed at once."""
+
+Seat = tuple[int, int, int]
+"""Where a head stands: block, stack, row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Suffixes that begin with one component, or the sink alone: covectors (m, n, r), numbers, bounds (m,).
+
+    With a seat the covectors are at the values of that head, else on the stream.
+    """
+
+    fields: Array
+    numbers: Indices
+    bounds: Array
+    states: States
+    seat: Seat | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Continuations into one component that passed the sieve."""
+
+    fields: Array
+    parents: Indices
+    bounds: Array
+
+
+@dataclass(eq=False)
+class Sweep:
+    """The state of one sweep; `width` limits how many suffixes a block may keep (a beam), None is exact."""
+
+    tables: Tables
+    bounds: Bounds
+    best: Best
+    budget: Budget
+    width: int | None = None
+    open: list[Group] = field(default_factory=list)
+    held: int = 0
+    done: bool = False
+
+    def run(self, target: Array) -> None:
+        """Sweep from a covector field (n, d) on the final stream to the first block, or until the budget is spent."""
+        depth = len(self.tables.layout.skips)
+        states = self.tables.layout.final
+        fields, root = target[None], np.zeros(1, dtype=np.int64)
+        self._direct(depth, SINK, "", states, fields, root)
+        bound = self.bounds.bound(depth, SINK, states, fields) if self._knows_sink else np.full(1, np.inf)
+        self.open = [Group(fields, root, bound, states)]
+        for b in reversed(range(depth)):
+            if not self._block(b):
+                break
+            self.budget.say(
+                f"block {b}: {len(self.best.suffixes):,} suffixes, threshold {self.best.threshold:.4g}"
+            )
+        else:
+            self.done = True
+            return
+        for group in self.open:
+            self.best.set_aside(group.bounds)
+
+    @property
+    def _knows_sink(self) -> bool:
+        return bool(self.bounds.blocks[-1])
+
+    def _block(self, b: int) -> bool:
+        """Continue all open suffixes into a block; False if the budget is spent."""
+        fresh: list[Group] = []
+        for component, states, pieces in self._pieces(b):
+            if self.budget.spent(len(self.best.suffixes), self.held):
+                self.open += fresh
+                return False
+            fresh += self._kept(b, component, states, pieces)
+        self._carry(b)
+        self.open = self._merged([*self.open, *self._beam(fresh)])
+        return not self.budget.spent(len(self.best.suffixes), self.held)
+
+    def _pieces(self, b: int) -> Iterator[tuple[int, States, list[Piece]]]:
+        found: dict[tuple[int, States], list[Piece]] = {}
+        threshold = self.best.threshold
+        for group in self.open:
+            for component, states, piece in self._continued(b, group, threshold):
+                found.setdefault((component, states), []).append(piece)
+        for component, states in sorted(found, key=lambda key: (key[0], sorted(key[1]))):
+            yield component, states, found[component, states]
+
+    def _continued(self, b: int, group: Group, threshold: float) -> Iterator[tuple[int, States, Piece]]:
+        """What passes the sieve of one group's continuations, component by component."""
+        if not len(group.numbers):
+            return
+        layout = self.tables.layout
+        for s, heads in enumerate(layout.heads[b]):
+            befores = [layout.before(b, int(member), group.states) for member in heads.members]
+            if not any(befores):
+                continue
+            reach = np.stack([self._sieve(b, int(c), q) for c, q in zip(heads.members, befores, strict=True)])
+            step = max(1, CHUNK // (layout.size[0] * heads.flat.shape[1]))
+            for at in range(0, len(group.numbers), step):
+                part = slice(at, at + step)
+                fields = heads.moved(self._at_results(b, s, heads, group, part))
+                sizes = np.sqrt(np.einsum("cmnr,cmnr->cmn", fields, fields))
+                most = np.einsum("cmn,cn->cm", sizes, reach)
+                yield from self._sifted(fields, most, group.numbers[part], heads.members, befores, threshold)
+        for index, operator in layout.singles[b]:
+            if before := layout.before(b, index, group.states):
+                fields = self._pulled(operator, group)[None]
+                most = np.linalg.norm(fields[0], axis=-1) @ self._sieve(b, index, before)
+                yield from self._sifted(
+                    fields, most[None], group.numbers, np.array([index]), [before], threshold
+                )
+
+    def _sifted(
+        self,
+        fields: Array,
+        most: Array,
+        numbers: Indices,
+        members: Indices,
+        befores: list[States],
+        threshold: float,
+    ) -> Iterator[tuple[int, States, Piece]]:
+        passed = most >= threshold
+        for row, (member, states) in enumerate(zip(members, befores, strict=True)):
+            if not states:
+                continue
+            chosen = np.flatnonzero(passed[row])
+            self.best.set_aside(most[row][~passed[row]])
+            if len(chosen):
+                yield int(member), states, Piece(fields[row, chosen], numbers[chosen], most[row, chosen])
+
+    def _sieve(self, b: int, component: int, states: States) -> Array:
+        """How far anything that may precede a component reaches there, per position."""
+        n = self.tables.layout.size[0]
+        key = (b, component, states)
+        if key not in self._sieves:
+            entries = self._entries(b, states)
+            read = self.tables.readings[b][component][entries]
+            direct = np.linalg.norm(read, axis=-1).max(axis=0, initial=0.0) * (1 + 1e-6)
+            self._sieves[key] = np.maximum(direct, self.bounds.lengths(b, component, states, n))
+        return self._sieves[key]
+
+    _sieves: dict[tuple[int, int, States], Array] = field(default_factory=dict)
+
+    def _entries(self, b: int, states: States) -> Indices:
+        entries = self.tables.layout.entries[b]
+        return np.flatnonzero(np.isin(entries.states, sorted(states)))
+
+    def _at_results(self, b: int, s: int, heads: Heads, group: Group, part: slice) -> Array:
+        """A group's covectors at the results of all heads of a stack, (m, n, C · r)."""
+        fields = group.fields[part]
+        m, n, width = fields.shape
+        rows = fields.reshape(m * n, width)
+        if group.seat is None:
+            return (rows @ heads.flat).reshape(m, n, -1)
+        link = self.tables.link(*self._from(group.seat), b, s)
+        return (rows @ link).reshape(m, n, -1)
+
+    def _merged(self, groups: list[Group]) -> list[Group]:
+        """What may still matter: big groups as they are, small ones of equal states as one group on the stream."""
+        kept, small = [], dict[States, list[Group]]()
+        for group in groups:
+            live = group.bounds >= self.best.threshold
+            self.best.set_aside(group.bounds[~live])
+            group = _only(group, live)
+            m, n, r = group.fields.shape
+            if group.seat is None or m * n < r:
+                small.setdefault(group.states, []).append(group)
+            else:
+                kept.append(group)
+        return kept + [self._one(states, some) for states, some in small.items()]
+
+    def _one(self, states: States, groups: list[Group]) -> Group:
+        fields = np.concatenate([self._on_stream(group) for group in groups])
+        numbers = np.concatenate([group.numbers for group in groups])
+        return Group(fields, numbers, np.concatenate([group.bounds for group in groups]), states)
+
+    @staticmethod
+    def _from(seat: Seat) -> tuple[int, int, int]:
+        b, s, row = seat
+        return b, row, s
+
+    def _on_stream(self, group: Group) -> Array:
+        if group.seat is None:
+            return group.fields
+        b, s, row = group.seat
+        return np.asarray(group.fields @ self.tables.layout.heads[b][s].read[row])
+
+    def _pulled(self, operator: Operator, group: Group) -> Array:
+        return pull(operator, self._on_stream(group))
+
+    def _direct(
+        self, b: int, component: int, label: str, states: States, fields: Array, parents: Indices
+    ) -> None:
+        """The values of all paths that start right before a component: exact."""
+        entries = self._entries(b, states)
+        if len(entries):
+            read = self.tables.readings[b][component][entries]
+            values = fields.reshape(len(fields), -1) @ read.reshape(len(entries), -1).T
+            self.best.offer(label, values, parents, entries)
+
+    def _kept(self, b: int, component: int, states: States, pieces: list[Piece]) -> list[Group]:
+        """Value what passed the sieve, and keep what longer paths may still reach the threshold through."""
+        label = self.tables.layout.walk.graph.blocks[b].components[component].label
+        fields = np.concatenate([piece.fields for piece in pieces])
+        parents = np.concatenate([piece.parents for piece in pieces])
+        self._direct(b, component, label, states, fields, parents)
+        bounds = self.bounds.bound(b, component, states, fields)
+        kept = (bounds >= self.best.threshold) & (bounds > 0)
+        self.best.set_aside(bounds[~kept])
+        if not kept.any():
+            return []
+        numbers = self.best.suffixes.add(label, parents[kept])
+        self.held += int(kept.sum()) * fields[0].nbytes
+        return [Group(fields[kept], numbers, bounds[kept], states, self._seat(b, component))]
+
+    def _seat(self, b: int, component: int) -> Seat | None:
+        for s, heads in enumerate(self.tables.layout.heads[b]):
+            rows = np.flatnonzero(heads.members == component)
+            if len(rows):
+                return b, s, int(rows[0])
+        return None
+
+    def _beam(self, groups: list[Group]) -> list[Group]:
+        """Keep the `width` suffixes of largest bound."""
+        bounds = np.concatenate([group.bounds for group in groups]) if groups else np.zeros(0)
+        if self.width is None or len(bounds) <= self.width:
+            return groups
+        line = np.sort(bounds)[-self.width]
+        self.best.set_aside(bounds[bounds < line])
+        return [_only(group, kept) for group in groups if (kept := group.bounds >= line).any()]
+
+    def _carry(self, b: int) -> None:
+        """Pull what is open back over the block's skip edge, where that is no identity."""
+        skip = self.tables.layout.skips[b]
+        if skip:
+            self.open = [
+                replace(group, fields=pull(skip, self._on_stream(group)), seat=None) for group in self.open
+            ]
+
+
+def _only(group: Group, kept: NDArray[np.bool_]) -> Group:
+    """Some of a group's suffixes."""
+    if kept.all():
+        return group
+    return replace(group, fields=group.fields[kept], numbers=group.numbers[kept], bounds=group.bounds[kept])
