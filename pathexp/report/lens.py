@@ -139,7 +139,7 @@ def _entries(report: LensReport) -> Iterator[str]:
 
 def _balance(report: LensReport) -> Iterator[str]:
     balances = report.parts.balances()
-    worst = max(balances, key=lambda balance: balance.error - balance.tolerance)
+    worst = max(balances, key=lambda balance: balance.error / (balance.tolerance or 1.0))
     verdict = "is" if report.parts.ok else "IS NOT"
     sign = "≤" if worst.ok else ">"
     yield (

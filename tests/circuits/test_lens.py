@@ -11,6 +11,7 @@ import pathexp as px
 from pathexp.circuits.decompose import stream_points
 from pathexp.cli import main
 from tests.drawn import models
+from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
 
 MODELS = {**ZOO, **FAMILIES}
@@ -185,3 +186,17 @@ def test_the_command(capsys, tmp_path):
     assert main(["lens", path, "--tokens", "1,2,3", "--top", "3"]) == 0
     printed = capsys.readouterr().out
     assert "rewritten: fold_norms" in printed and "add up to the target" in printed and "others" in printed
+
+
+def test_a_trained_llama():
+    """Accounts, both modes and every rewrite that is valid, on real weights; a Llama's stream can be turned."""
+    model = px.load(shared_file("stories260K.bin"))
+    trace = model.run("Once upon a")
+    parts, lens = px.decompose(trace), px.logit_lens(trace)
+    assert parts.ok and len(lens.points) == 6
+    assert model.token_string(lens.top_tokens()[-1]) == " time"
+    np.testing.assert_allclose(sum(parts.logits().values()), trace.logits, atol=1e-10)
+    turned = px.rewrite.rotate(px.rewrite.fold_norms(model), 1)
+    assert turned.history == ("fold_norms(attn, mlp, final)", "rotate") and not turned.config.tied
+    np.testing.assert_allclose(turned.run("Once upon a").logits, trace.logits, atol=1e-10)
+    assert not px.order_blind(model)

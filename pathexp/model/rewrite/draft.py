@@ -67,7 +67,10 @@ class Draft:
             self.switch(positions="learned")
 
     def model(self, history: tuple[str, ...]) -> Model:
-        """The model as it now is; the draft may be changed further."""
+        """The model as it now is; it owns the arrays from here on, and further edits copy them anew."""
+        for name in self._own:
+            self._arrays[name].setflags(write=False)
+        self._own.clear()
         return replace(self._model, config=self.config, weights=self._weights(), history=history)
 
     def _weights(self) -> Weights:
