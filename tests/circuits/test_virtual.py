@@ -1,5 +1,8 @@
 """Virtual weights: the factored map equals the plain product, on any route between any two nodes."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -206,3 +209,28 @@ def test_a_token_table_is_never_formed_and_still_answers():
     best = top_entries(table, 20)
     order = np.argsort(-np.abs(dense), axis=None)[:20]
     np.testing.assert_allclose(best.values, dense.ravel()[order], rtol=1e-12)
+
+
+LARGE = """
+import resource
+import numpy as np
+from pathexp.algebra import norm, top_entries
+from pathexp import Config, Model, Weights, virtual_weight
+
+rng = np.random.default_rng(0)
+shapes = {"W_E": (64, 50_000), "W_U": (50_000, 64), "W_O": (1, 1, 64, 8)}
+shapes |= {name: (1, 1, 8, 64) for name in ("W_Q", "W_K", "W_V")}
+config = Config(n_layers=1, n_heads=1, d_model=64, d_head=8, d_vocab=50_000, n_ctx=4)
+model = Model(config, Weights(**{name: rng.standard_normal(shape) for name, shape in shapes.items()}))
+table = virtual_weight(model, "E", "U", "L0H0")
+assert table.shape == (50_000, 50_000) and norm(table) > 0 and np.isfinite(table.trace())
+assert len(table.eigenvalues().values) == 8 and len(top_entries(table, 20).values) == 20
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+"""
+
+
+@pytest.mark.slow
+def test_a_table_of_fifty_thousand_tokens_stays_below_500_megabytes():
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 500
