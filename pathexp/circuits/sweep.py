@@ -6,6 +6,7 @@ over all paths that take the edge. With a mask only the open edges exist, and ea
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -151,10 +152,10 @@ class Sweep:
     def _met(self, written: Array, asked: Array) -> Array:
         """What is written, met with what is asked: (writers · copies, readers)."""
         if not self.wires.by_position:
-            flat = written.reshape(len(written), -1) @ asked.reshape(len(asked), -1).T
-            return np.asarray(flat)
+            size = math.prod(self._shape)
+            return np.asarray(written.reshape(len(written), size) @ asked.reshape(len(asked), size).T)
         met = np.einsum("wsjd,psjd->wjp", written, asked, optimize=True)
-        return np.asarray(met.reshape(-1, len(asked)))
+        return np.asarray(met.reshape(len(written) * self.wires.copies, len(asked)))
 
     def _pushed(self, b: int, written: Array) -> Array:
         """What the components of a block write, constants read inside them included: (components, states, n, d)."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pathexp import ResidualGraph, Target, expand, random_model
+from pathexp import ResidualGraph, Target, expand, freeze, random_model
 from pathexp.algebra import Dense, Diagonal, Space
 from pathexp.circuits import flow, inflow_shares, prune, split
 from pathexp.errors import GraphError, PathexpError, SizeError, TargetError
@@ -90,6 +90,30 @@ def test_every_edge_is_the_sum_of_the_listed_paths_through_it(name):
     found = on_edges(flow(trace, target))
     assert found.keys() == expected.keys()
     np.testing.assert_allclose([found[edge] for edge in expected], list(expected.values()), atol=1e-12)
+
+
+PUBLISHED = {
+    "post-norm": {"norm": "layernorm", "norm_placement": "post", "d_mlp": 20},
+    "sandwich, gated": {"norm": "rmsnorm", "norm_placement": "sandwich", "d_mlp": 20, "gated": True},
+    "parallel, capped": {"norm": "layernorm", "parallel": "shared", "d_mlp": 9, "logit_cap": 5.0},
+}
+
+
+@pytest.mark.parametrize("per_position", [False, True])
+@pytest.mark.parametrize("mlp", ["gate", "source"])
+@pytest.mark.parametrize("family", PUBLISHED)
+def test_mlps_as_gates_or_as_sources_and_every_norm_placement(family, mlp, per_position):
+    trace = random_model(layers=2, heads=3, biases=True, seed=2, **PUBLISHED[family]).run([1, 2, 3, 4])
+    graph, target = freeze(trace, mlp=mlp), trace.logit(3)
+    found = flow(graph, target, per_position=per_position)
+    conserved(found, target.value)
+    if not per_position:
+        expected = listed(expand(graph), target)
+        assert on_edges(found).keys() == expected.keys()
+        np.testing.assert_allclose([on_edges(found)[e] for e in expected], list(expected.values()), atol=1e-12)
+    kept = prune(found, 0.8)
+    conserved(kept, kept.graph["kept"])
+    assert abs(kept.graph["remainder"]) <= 0.2 * abs(target.value) + 1e-12
 
 
 @pytest.mark.parametrize("query", ["E .* U", "(E | P | b_V_L1H1) .* L1H1 .* U", "~(E .* L0H0 .* U)", "E L0 L1 U", "(E | P) L0H1? U"])
