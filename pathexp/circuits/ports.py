@@ -145,6 +145,11 @@ class Ports:
         """
         place = self.place(label)
         match place.kind, place.side:
+            case "sink", _ if self.model.config.transform:
+                raise PathexpError(
+                    "U reads the stream of this model through a dense layer with an activation (transform=True), "
+                    "which is no linear map of its weights; take the weight of a path of a run"
+                )
             case "sink", _:
                 return unembedding(self.model) if self.folded else self._unembedding()
             case "head", "":

@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 
-from pathexp import expand, random_model, virtual_weight
+from pathexp import expand, freeze, random_model, virtual_weight
 from pathexp.algebra import norm, top_entries
 from pathexp.errors import GraphError, PathError, PathexpError
 from pathexp.graph import push
 from pathexp.graph.reading import reading_graph
-from tests.circuits.test_flow import by_hand
+from tests.circuits.test_flow import PUBLISHED, by_hand
 
 SIZES = {
     "layers": 3,
@@ -99,6 +99,13 @@ def test_a_post_norm_model_cannot_be_folded():
     np.testing.assert_allclose(raw, model.weights.W_U @ model.weights.W_E, atol=1e-13)
 
 
+def test_an_unembedding_behind_an_activation_is_no_linear_map():
+    model = random_model(layers=1, heads=2, norm="layernorm", norm_placement="post", final_norm=True, transform=True)
+    with pytest.raises(PathexpError, match="dense layer with an activation"):
+        virtual_weight(model, "E", "U", norms="raw")
+    assert virtual_weight(model, "E", "L0H0.Q", norms="raw").shape == (5, 11)
+
+
 @pytest.mark.parametrize(
     ("writer", "reader", "through", "error", "match"),
     [
@@ -140,6 +147,19 @@ def test_all_routes_of_a_run_are_all_its_paths(norm_kind):
     found = virtual_weight(trace, "E", "U", "all")
     logits = found.apply(one_hot(trace)).reshape(4, -1)
     np.testing.assert_allclose(logits, expand(trace, "E .* U").logits(), atol=1e-12)
+
+
+@pytest.mark.parametrize("mlp", ["gate", "source"])
+@pytest.mark.parametrize("family", PUBLISHED)
+def test_all_routes_through_mlps_and_norms_on_the_stream(family, mlp):
+    trace = random_model(layers=2, heads=3, biases=True, seed=2, **PUBLISHED[family]).run([1, 2, 3, 4])
+    graph = freeze(trace, mlp=mlp)
+    found = virtual_weight(graph, "E", "U", "all").apply(one_hot(trace)).reshape(4, -1)
+    np.testing.assert_allclose(found, expand(graph, "E .* U").logits(), atol=1e-12)
+    if mlp == "gate":
+        read = virtual_weight(graph, "E", "U", "L0M L1H2").apply(one_hot(trace)).reshape(4, -1)
+        terms = expand(graph, "E L0M L1H2 U")
+        np.testing.assert_allclose(read, terms.logits(), atol=1e-13)
 
 
 @pytest.mark.parametrize("norm_kind", [None, "layernorm"])
