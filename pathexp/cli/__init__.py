@@ -6,6 +6,7 @@ Exit codes: 0 done and proven; 1 done, but a check failed; 2 the input was refus
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -29,6 +30,7 @@ from . import (
     virtual_heads,
 )
 from .arguments import OK, REFUSED
+from .terminal import speak_any_encoding
 
 
 class Command(Protocol):
@@ -64,26 +66,39 @@ COMMANDS: Mapping[str, Command] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    speak_any_encoding()
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
         return OK
     try:
-        return COMMANDS[options.command].run(options)
+        code = COMMANDS[options.command].run(options)
+        sys.stdout.flush()
+        return code
     except PathexpError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return REFUSED
     except BrokenPipeError:
-        sys.stderr.close()
+        _silence()
         return OK
+    except OSError as error:
+        _silence()
+        print(f"cannot write the output: {error.strerror or error}", file=sys.stderr)
+        return REFUSED
+
+
+def _silence() -> None:
+    """Send what is still to be written nowhere, as nobody reads it; so nothing is raised at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pathexp",
         description="Take a transformer apart into paths that provably add up to its forward pass.",
-        epilog="Try: pathexp expand",
+        epilog="Try: pathexp expand. Exit codes: 0 done and proven, 1 a check failed, 2 the input was refused, "
+        "3 a list was cut short.",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for name, command in COMMANDS.items():

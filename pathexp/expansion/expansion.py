@@ -82,12 +82,12 @@ class Expansion:
         """Stream the paths alone, in the order of the terms; the cheapest listing."""
         return map(Path, self.walk.words())
 
-    def __getitem__(self, path: str | Path) -> Term:
+    def __getitem__(self, path: str | Path | Term) -> Term:
         """Return the term of one path, such as terms["E L0H1 L1H0 U"].
 
         Raises PathError if the graph has no such path, or the query does not accept it.
         """
-        found = parse_path(path, self.graph)
+        found = parse_path(path.path if isinstance(path, Term) else path, self.graph)
         if not self.walk.automaton.accepts(found):
             raise PathError(
                 f"path {str(found)!r} exists, but is not among the {self.count():,} terms "
@@ -97,10 +97,6 @@ class Expansion:
 
     def __contains__(self, path: object) -> bool:
         """Whether a path, text or term is among these terms."""
-        if isinstance(path, Term):
-            path = path.path
-        if not isinstance(path, str | tuple):
-            return False
         try:
             self[path]  # type: ignore[index]
         except PathError:

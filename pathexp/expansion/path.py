@@ -29,6 +29,11 @@ def parse_path(text: str | tuple[str, ...], graph: ResidualGraph) -> Path:
 
     Raises PathError with the first place that does not fit.
     """
+    if not isinstance(text, str | tuple):
+        raise PathError(
+            f"{text!r:.60} is no path: give one as text, such as 'E U'; to go through terms by number, "
+            "iterate: for term in terms"
+        )
     path = Path(text.split() if isinstance(text, str) else text)
     if len(path) < 2:
         raise PathError(f"{str(path)!r} is no path: a path runs from a source to {graph.sink.label}")

@@ -115,6 +115,11 @@ def evaluate(expr: sp.MatrixExpr, arrays: Mapping[str, Array]) -> Array:
            [1., 1.]])
     """
     sp = sympy_module()
+    if not isinstance(expr, sp.Basic) or not isinstance(arrays, Mapping):
+        raise PathexpError(
+            f"evaluate() takes a sympy expression and arrays by name, not {type(expr).__name__} and "
+            f"{type(arrays).__name__}; for an expansion: evaluate(terms.expr(), terms.arrays())"
+        )
     if isinstance(expr, sp.MatrixSymbol):
         return _substituted(expr, arrays)
     if isinstance(expr, sp.Identity):

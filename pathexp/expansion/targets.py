@@ -11,6 +11,11 @@ from ..model import Target
 
 def on_stream(target: Target, graph: ResidualGraph) -> Array:
     """Return the covector field (position, d_model) that reads the target off the final stream."""
+    if not isinstance(target, Target):
+        raise TargetError(
+            f"{target!r:.60} is no target; a target comes from a run: trace.logit(token), "
+            "trace.logit_difference(a, b), trace.direction(vector)"
+        )
     n, d, d_out = graph.sizes
     if graph.before_cap and target.space == "logits":
         raise TargetError(
@@ -24,6 +29,21 @@ def on_stream(target: Target, graph: ResidualGraph) -> Array:
             f"but this graph has {n} positions of {width} {target.space} each; "
             "make the target from the same trace"
         )
+    _check_run(target, graph)
     field = np.zeros((n, width))
     field[target.position] = target.direction
     return pull(graph.sink.operator, field) if target.space == "logits" else field
+
+
+def _check_run(target: Target, graph: ResidualGraph) -> None:
+    """A target carries its value on the run it was made on; refuse it on a run where it has another."""
+    if graph.trace is None:
+        return
+    stream = graph.trace.logits if target.space == "logits" else graph.trace.residuals["final_in"]
+    here = float(stream[target.position] @ target.direction)
+    size = float(np.abs(stream[target.position]) @ np.abs(target.direction))
+    if not abs(here - target.value) <= 1e-9 * max(size, 1e-300):
+        raise TargetError(
+            f"target {target.label!r} has the value {target.value:.6g}, but on this graph's run it is {here:.6g}: "
+            "it was made on another run; make it from this graph's own trace"
+        )

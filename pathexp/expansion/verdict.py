@@ -54,6 +54,10 @@ def compare(found: Array, expected: Array, tolerance: float, method: str) -> Ver
 
     Raises PathexpError if their shapes differ. A NaN anywhere is never ok.
     """
+    try:
+        expected = np.asarray(expected, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise PathexpError(f"logits to compare with are an array of numbers, not {expected!r:.60}") from None
     if found.shape != expected.shape:
         raise PathexpError(
             f"the sum has shape {found.shape}, but the logits to compare with {expected.shape}"

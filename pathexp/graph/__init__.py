@@ -4,7 +4,7 @@ from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import CapMode, MlpMode
 from .freeze import freeze
 from .graph import ResidualGraph
-from .kernel import BlockKernel, Indices
+from .kernel import BlockKernel, Indices, Stack
 from .nodes import Block, Component, One, OneHot, Sink, Source, Start, Values, start_value
 from .operators import IDENTITY, Array, Dim, Factor, Gate, Operator, Step, chain, pull, push, word_map
 from .query import Query, everything, query
@@ -31,6 +31,7 @@ __all__ = [
     "ResidualGraph",
     "Sink",
     "Source",
+    "Stack",
     "Start",
     "Step",
     "Values",

@@ -183,6 +183,8 @@ def check_paths(query: Query, alphabet: Alphabet) -> None:
     """
     check_names(query, alphabet)
     paths = _paths(alphabet)
+    if query == language.Empty():
+        raise QueryError("() is the empty word, which is no path; all paths are () | ~()")
     for part in _whole_parts(query):
         if not compile_query(part & paths, alphabet).accepting:
             source, sink = alphabet.sources[0], alphabet.sinks[0]

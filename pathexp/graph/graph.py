@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import GraphError
+from ..errors import GraphError, SizeError
 from ..model import Config, Trace
 from .automaton import Alphabet
 from .build import pieces
@@ -35,7 +35,11 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLASS = re.compile(r"S|H|M|L\d+")
 
 
-@dataclass(frozen=True, eq=False)
+MAX_LAYERS, MAX_COMPONENTS = 1_000, 100_000
+"""The largest graph that is laid out from sizes alone: counts by order take time and memory quadratic in depth."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class ResidualGraph:
     """Sources, blocks in order, and a sink; sizes are numbers or names of sizes.
 
@@ -63,7 +67,20 @@ class ResidualGraph:
     trace: Trace | None = None
     before_cap: bool = False
 
+    def __repr__(self) -> str:
+        components = sum(1 for _ in self.components())
+        sizes = f"{self.positions} positions × {self.d_model}"
+        return (
+            f"<ResidualGraph: {len(self.sources)} sources, {components} components in {len(self.blocks)} blocks, "
+            f"{sizes}{'; ' + '; '.join(self.changed) if self.changed else ''}>"
+        )
+
     def __post_init__(self) -> None:
+        if 0 in (self.positions, self.d_model, self.d_out):
+            raise GraphError(
+                f"a graph needs at least one position, dimension and output; found {self.positions} positions, "
+                f"d_model {self.d_model}, d_out {self.d_out}"
+            )
         labels = Counter(node.label for node in self.nodes())
         if twice := sorted(label for label, times in labels.items() if times > 1):
             raise GraphError(f"labels must be unique, but these occur more than once: {', '.join(twice)}")
@@ -101,6 +118,11 @@ class ResidualGraph:
         >>> expand(ResidualGraph.attention_only(layers=2, heads=2)).count()
         9
         """
+        if layers > MAX_LAYERS or layers * heads > MAX_COMPONENTS:
+            raise SizeError(
+                f"{layers:,} layers of {heads:,} heads are too large a graph: "
+                f"the limits are {MAX_LAYERS:,} layers and {MAX_COMPONENTS:,} heads in all"
+            )
         return cls(**pieces(Factors.symbolic(layers, heads)))
 
     @classmethod
@@ -165,7 +187,8 @@ class ResidualGraph:
         pattern: how it moves between positions: an (n, n) array, (n,) activations (one factor per position),
             the label of a head whose pattern it shares (frozen norm scale included), or None to stay in place.
         beside: the component whose block it joins, reading what that one reads.
-        at: else the index at which a new block is inserted (default: after the last).
+        at: else the place of its own new block: at=0 puts it before all blocks, at=1 behind the first, and so
+            on (default: after the last).
         """
         _ = self.sizes
         if beside is not None and at is not None:

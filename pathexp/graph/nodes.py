@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -54,7 +53,7 @@ class Source:
     start: Start
     write: Operator = IDENTITY
     depth: int | None = 0
-    into: Mapping[str, Operator] = field(default_factory=lambda: MappingProxyType({}))
+    into: Mapping[str, Operator] = field(default_factory=dict)
     layer: int = -1
 
     def value(self) -> Array:

@@ -55,8 +55,11 @@ def write_archive(parts: Parts, path: str | Path, dtype: npt.DTypeLike = np.floa
     place, kind = _npz_path(path), _precision(dtype)
     arrays = {name: _lowered(name, array, kind) for name, array in parts.weights.arrays().items()}
     header = np.frombuffer(json.dumps(_header(parts)).encode(), dtype=np.uint8)
-    with open(place, "wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **{HEADER: header}, **arrays)
+    try:
+        with open(place, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **{HEADER: header}, **arrays)
+    except OSError as error:
+        raise LoadError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
 
 
 def read_archive(path: str | Path) -> Parts:

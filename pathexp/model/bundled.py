@@ -88,6 +88,13 @@ def load(name_or_path: str | Path | Any, **options: Any) -> Model:
     >>> load("attn-1l").config.n_heads
     8
     """
+    if isinstance(name_or_path, str) and not name_or_path:
+        raise LoadError(f"No name or path was given. {_known()}")
+    if not isinstance(name_or_path, str | Path) and not hasattr(name_or_path, "state_dict"):
+        raise LoadError(
+            f"A model is loaded by its name, from a path, or from a live TransformerLens model; found "
+            f"{name_or_path!r:.60}. {_known()}"
+        )
     if not isinstance(name_or_path, str | Path):
         return from_transformer_lens(name_or_path, ignore=read_options(options).ignore)
     given = read_options(options)

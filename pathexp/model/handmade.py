@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError
+from . import checks
 from .config import Config
 from .model import Model
 from .weights import Array, Expected, Weights, expected
@@ -41,6 +43,15 @@ def random_model(
     >>> model.weights.W_K.shape, model.weights.g_attn.shape
     ((1, 2, 5, 24), (1, 24))
     """
+    for name_in_config, ours in _RENAMED.items():
+        if name_in_config in switches:
+            raise ConfigError(
+                f"random_model takes {ours}=, not {name_in_config}=, which is its name in Config."
+            )
+    checks.names(
+        "random_model", switches, (_RENAMED.get(field.name, field.name) for field in fields(Config)), ()
+    )
+    checks.size("seed", seed, 0)
     config = Config(
         n_layers=layers, n_heads=heads, n_kv_heads=kv_heads, d_model=d_model, d_head=d_head,  # type: ignore[arg-type]
         d_vocab=d_vocab, n_ctx=n_ctx, norm=norm, positions=positions, **switches,
@@ -51,6 +62,9 @@ def random_model(
     if config.tied:
         arrays["W_U"] = arrays["W_E"].T
     return Model(config, Weights(**arrays), name=name)
+
+
+_RENAMED = {"n_layers": "layers", "n_heads": "heads", "n_kv_heads": "kv_heads"}
 
 
 def _draw(name: str, place: Expected, config: Config, rng: np.random.Generator) -> Array:

@@ -131,6 +131,8 @@ def _array(tokens: Tokens) -> npt.NDArray[Any]:
 
 
 def _checked(ids: npt.NDArray[Any], config: Config) -> npt.NDArray[np.int64]:
+    if ids.ndim == 0:
+        raise TokenError(f"What a model runs is a text or a list of token ids, found {ids.item()!r:.60}.")
     if ids.ndim != 1:
         raise TokenError(
             f"Token ids are a list of one axis, found shape {ids.shape}: run one text at a time."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import index
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -69,6 +70,15 @@ class Trace:
     norm_scales: Mapping[str, Array]
     logits_before_cap: Array
     logits: Array
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle keeps: the record of the run, its mappings as plain ones."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        return kept | {"residuals": dict(self.residuals), "norm_scales": dict(self.norm_scales)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, MappingProxyType(value) if isinstance(value, dict) else value)
 
     @property
     def config(self) -> Config:

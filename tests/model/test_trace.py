@@ -179,7 +179,7 @@ def test_what_cannot_be_a_target(ask: Any, error: type[PathexpError], message: s
         (["a"], "Token ids are integers, found dtype <U1"),
         ([None], "Token ids are integers, found dtype object"),
         ([[1, 2]], r"one axis, found shape \(1, 2\): run one text at a time"),
-        (3, r"one axis, found shape \(\)"),
+        (3, "found 3"),
         ([[1], [2, 3]], "Token ids are a list of integers"),
         ([2**70], "Token ids are integers, found dtype object"),
         ("text", "has no tokenizer for 'text': give token ids, integers from 0 to 10"),

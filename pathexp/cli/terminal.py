@@ -1,0 +1,29 @@
+"""Output for any terminal: what its encoding does not have is written with what it has."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+
+_PLAIN = str.maketrans(
+    {
+        "×": "x", "⊗": "(x)", "≤": "<=", "≥": ">=", "─": "-", "│": "|", "…": "...", "·": "*", "±": "+-",
+        "→": "->", "Σ": "sum", "σ": "sigma", "λ": "lambda", "ᵀ": "^T", "∥": "|", "‖": "||", "√": "sqrt",
+        "–": "-", "—": "-", "’": "'", "“": '"', "”": '"', "²": "^2", "∞": "inf", "█": "#", "▏": "|", "∘": "o",
+    }
+)  # fmt: skip
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+def speak_any_encoding() -> None:
+    """Let standard output write any character, whatever the terminal's encoding."""
+    codecs.register_error("pathexp.plain", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="pathexp.plain")
