@@ -10,8 +10,8 @@ from .found import Best, Suffixes
 from .sweep import Sweep
 from .tables import ROOM, Bounds, Tables, tables
 
-BEAM = 4
-"""How many suffixes per block the narrowest beam keeps."""
+BEAM = 8
+"""How many suffixes per block the narrowest beam keeps; wider ones keep one for every 64 paths asked for."""
 
 NORM_NODES = 2_000
 """How many suffixes norms may keep before sets are made instead."""
@@ -51,7 +51,7 @@ def _stopped(budget: Budget, b: int) -> bool:
 
 
 def _search(known: Tables, bounds: Bounds, k: int, field: Array, budget: Budget) -> Found:
-    first = _sweep(known, bounds, k, field, budget, 0.0, max(BEAM, k))
+    first = _sweep(known, bounds, k, field, budget, 0.0, max(BEAM, k // 64))
     threshold = first.best.threshold * (1 - ROOM)
     if budget.late():
         return _result(first, threshold, exact=False)

@@ -78,17 +78,18 @@ def united(shape: Array, parts: Sequence[Array]) -> Array:
     """Ellipsoids (n, d, d) grown to hold B Bᵀ as well for every B (n, d, r) of `parts`.
 
     For one B with λ, v the eigenpairs of Bᵀ P⁻¹ B the union is P + Σ_{λ>1} (1 − 1/λ) (B v)(B v)ᵀ. All parts go in
-    one after the other in the space of their columns, so that P is inverted once.
+    one after the other in coordinates in which the set so far is a ball (the square-root form: where P is thin
+    its inverse is large, and differences of Gram matrices would lose the small ones). P is factored once.
     """
     if not parts:
         return shape
     floor = np.max([np.sum(part * part, axis=(-2, -1)) for part in parts], axis=0) / shape.shape[-1]
     shape = thickened(shape, floor)
     columns = np.concatenate(sorted(parts, key=lambda part: -float(np.sum(part * part))), axis=-1)
-    gram = columns.transpose(0, 2, 1) @ np.linalg.solve(shape, columns)
+    rounded = np.linalg.solve(np.linalg.cholesky(shape), columns)
     grown, at = [], 0
     for width in sorted_widths(parts):
-        chosen, gram = _taken(gram, width)
+        chosen, rounded = _taken(rounded, width)
         grown.append(columns[..., at : at + width] @ chosen)
         at += width
     added = np.concatenate(grown, axis=-1)
@@ -100,13 +101,18 @@ def sorted_widths(parts: Sequence[Array]) -> list[int]:
     return [part.shape[-1] for part in sorted(parts, key=lambda part: -float(np.sum(part * part)))]
 
 
-def _taken(gram: Array, width: int) -> tuple[Array, Array]:
-    """What of the first part must be added, as combinations of its columns; the other parts' Gram matrices then."""
-    sizes, vectors = np.linalg.eigh(gram[:, :width, :width])
-    grow = np.sqrt(1 - 1 / np.maximum(sizes, 1.0))
-    chosen = vectors * grow[:, None, :]
-    across = gram[:, width:, :width] @ (chosen / np.sqrt(1 + grow**2 * sizes)[:, None, :])
-    return chosen, gram[:, width:, width:] - across @ across.transpose(0, 2, 1)
+def _taken(rounded: Array, width: int) -> tuple[Array, Array]:
+    """What of the first part must be added, as combinations of its columns; the other parts as they are then.
+
+    Parts come in coordinates in which the set so far is the unit ball, (n, d, columns).
+    """
+    first, rest = rounded[..., :width], rounded[..., width:]
+    sizes, vectors = np.linalg.eigh(first.transpose(0, 2, 1) @ first)
+    sizes = np.maximum(sizes, 1.0)
+    chosen = vectors * np.sqrt(1 - 1 / sizes)[:, None, :]
+    axes = first @ (vectors / np.sqrt(sizes)[:, None, :])
+    along = (1 - 1 / np.sqrt(sizes))[..., None] * (axes.transpose(0, 2, 1) @ rest)
+    return chosen, rest - axes @ along
 
 
 def largest(shape: Array) -> Array:
