@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from ..errors import GraphError, PathexpError
 from ..expansion import Expansion, expand
-from ..graph import Component, ResidualGraph, Sink, Source
+from ..graph import Component, ResidualGraph, Sink, Source, empty_multigraph
 from ..model import Target, Trace
 from .sweep import Sweep
 from .wires import Flags, Wires
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Edge = tuple[str, str, str]
 """An edge of a flow: writer, reader, key."""
@@ -114,7 +116,7 @@ class _Drawing:
 
     def graph(self) -> nx.MultiDiGraph:
         wires = self.sweep.wires
-        found = nx.MultiDiGraph(
+        found = empty_multigraph(
             value=self.sweep.value,
             target=self.sweep.target,
             walk=wires.walk,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from ..errors import PathexpError
@@ -13,6 +13,9 @@ from .flow import Edge, Names, drawn
 from .reach import Mask
 from .sweep import Sweep
 from .wires import Wires
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def prune(flow: nx.MultiDiGraph, share: float = 0.9) -> nx.MultiDiGraph:

@@ -5,6 +5,7 @@ from .build import CapMode, MlpMode
 from .freeze import freeze
 from .graph import ResidualGraph
 from .kernel import BlockKernel, Indices, Stack
+from .network import empty_multigraph
 from .nodes import Block, Component, One, OneHot, Sink, Source, Start, Values, start_value
 from .operators import IDENTITY, Array, Dim, Factor, Gate, Operator, Step, chain, pull, push, word_map
 from .query import Query, everything, query
@@ -39,6 +40,7 @@ __all__ = [
     "chain",
     "check_paths",
     "compile_query",
+    "empty_multigraph",
     "everything",
     "freeze",
     "pull",

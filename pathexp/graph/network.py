@@ -11,11 +11,16 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-def multigraph(sources: tuple[Source, ...], blocks: tuple[Block, ...], sink: Sink) -> nx.MultiDiGraph:
-    """Return sources, components and sink with an edge from every writer to every later reader."""
+def empty_multigraph(**attributes: object) -> nx.MultiDiGraph:
+    """Return a MultiDiGraph without nodes."""
     import networkx as nx
 
-    graph = nx.MultiDiGraph()
+    return nx.MultiDiGraph(**attributes)
+
+
+def multigraph(sources: tuple[Source, ...], blocks: tuple[Block, ...], sink: Sink) -> nx.MultiDiGraph:
+    """Return sources, components and sink with an edge from every writer to every later reader."""
+    graph = empty_multigraph()
     for source in sources:
         graph.add_node(source.label, label=source.label, kind=source.kind, layer=source.layer)
     for component in (component for block in blocks for component in block.components):
