@@ -30,10 +30,12 @@ class Attention:
     norm_scales: dict[str, Array]  # of "q" and "k", where those are normed
 
 
-def attend(read: Array, where: Array, layer: int, config: Config, weights: Weights) -> Attention:
-    """The attention of one layer: ``read`` (n, d) gives values, ``where`` (n, d) queries and keys."""
+def attend(
+    read: Array, where: Array, layer: int, config: Config, weights: Weights, *, keys_from: Array | None = None
+) -> Attention:
+    """The attention of one layer: ``read`` (n, d) gives values, ``where`` queries, and keys unless ``keys_from``."""
     queries = project(where, weights.W_Q[layer], at(weights.b_Q, layer))
-    keys = project(where, weights.W_K[layer], at(weights.b_K, layer))
+    keys = project(where if keys_from is None else keys_from, weights.W_K[layer], at(weights.b_K, layer))
     values = project(read, weights.W_V[layer], at(weights.b_V, layer))
     queries, query_scales = normed(queries, at(weights.g_q, layer), config)
     keys, key_scales = normed(keys, at(weights.g_k, layer), config)

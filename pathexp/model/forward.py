@@ -6,12 +6,14 @@ shared with the algebra of linear maps: what an expansion adds up to is compared
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import PathexpError
 from .activations import GATES
 from .attention import Attention, attend, capped, check_finite
 from .config import Config
@@ -26,21 +28,29 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
+Edit = Callable[[Array], Array]
+Reads = tuple[Array, Array, Array]
+Edits = Mapping[str, Edit]
+NO_EDITS: Edits = MappingProxyType({})
 Frozen = TypeVar("Frozen", bound=npt.NDArray[Any])
 
 
-def forward(model: Model, tokens: Tokens) -> Trace:
+def forward(model: Model, tokens: Tokens, edits: Edits = NO_EDITS) -> Trace:
     """Run a model on token ids, (n), and keep everything that happened.
 
-    Raises WeightsError if a score or a logit is not finite.
+    ``edits`` by point: what is kept there, (n, d), is replaced by what a function makes of it.
+
+    Raises WeightsError if a score or a logit is not finite, PathexpError for an edit that is never met or of
+    another shape.
     """
-    run = _Run(model.config, model.weights)
+    run = _Run(model.config, model.weights, edits)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows reaches scores or logits, and raises
         stream = run.embed(tokens)
         for layer in range(model.config.n_layers):
             stream = run.block(stream, layer)
         logits = run.unembed(stream)
         check_finite(logits, "a logit", "position, token")
+    run.check_edits()
     return _trace(model, tokens, logits, run)
 
 
@@ -55,11 +65,60 @@ def unembedded(model: Model, stream: Array) -> Array:
     return capped(_Run(model.config, model.weights).unembed(stream), model.config.logit_cap)
 
 
+def rerun(trace: Trace, edits: Edits) -> Trace:
+    """Run the tokens of a trace again, with edits: a live intervention, everything behind it recomputed.
+
+    ``edits``: by point of `Trace.residuals`, a function of what is there, (n, d), to what shall be there instead.
+    The graph of an edited run does not know of the edits: its verdict says so.
+
+    Raises PathexpError for a point this run does not come by, or an edit that returns another shape.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2).run([1, 2, 3])
+    >>> silenced = rerun(trace, {"L1.attn_out": lambda x: 0 * x})
+    >>> bool((silenced.residuals["L1.out"] == trace.residuals["L0.out"]).all())
+    True
+    """
+    return forward(trace.model, trace.tokens, edits)
+
+
+def head_outputs(model: Model, layer: int, reads: Reads) -> Array:
+    """What each head of a layer adds to the stream, (H, n, d), for streams (n, d) that Q, K and V read.
+
+    Norms and patterns are computed for these streams; the output bias is no head's and is left out. Where heads
+    write through a norm together (not "pre" placement) no head has an output of its own: see ``separable``.
+    """
+    run, c = _Run(model.config, model.weights), model.config
+    with np.errstate(over="ignore", invalid="ignore"):
+        query, key, value = (run.block_norm(stream, layer, "attn") for stream in reads)
+        if c.positions == "qk":
+            query, key = (stream + run.positions(len(stream)) for stream in (query, key))
+        z = attend(value, query, layer, c, model.weights, keys_from=key).z
+    added: Array = c.residual_multiplier * (z @ np.swapaxes(model.weights.W_O[layer], -1, -2))
+    return added
+
+
+def mlp_output(model: Model, layer: int, stream: Array) -> Array:
+    """What the MLP of a layer adds to the stream, (n, d), for a stream that it reads, without its output bias."""
+    run, c = _Run(model.config, model.weights), model.config
+    read = run.block_norm(stream, layer, "attn" if c.parallel == "shared" else "mlp")
+    result = neurons(read, layer, c, model.weights).result
+    bias = model.weights.b_out
+    added: Array = c.residual_multiplier * (result if bias is None else result - bias[layer])
+    return added
+
+
+def separable(config: Config) -> bool:
+    """Whether every component has an output of its own: no norm stands behind several of them."""
+    return not any(name.endswith("_post") for name in config.block_norms)
+
+
 class _Run:
     """The record of a run while it is made."""
 
-    def __init__(self, config: Config, weights: Weights) -> None:
+    def __init__(self, config: Config, weights: Weights, edits: Edits = NO_EDITS) -> None:
         self.config = config
+        self.edits = edits
         self.w = weights
         self.residuals: dict[str, Array] = {}
         self.norm_scales: dict[str, Array] = {}
@@ -87,7 +146,7 @@ class _Run:
             return self.keep(f"L{layer}.out", out)
         stream = self.added(stream, self.attention_branch(stream, layer), layer, "attn")
         if self.config.d_mlp:
-            self.keep(f"L{layer}.mid", stream)
+            stream = self.keep(f"L{layer}.mid", stream)
             stream = self.added(stream, self.mlp_branch(stream, layer), layer, "mlp")
         return self.keep(f"L{layer}.out", stream)
 
@@ -111,7 +170,7 @@ class _Run:
 
     def written(self, result: Array, layer: int, branch: str) -> Array:
         """What a branch adds to the stream: its result, through its norm if it has one there, multiplied."""
-        self.keep(f"L{layer}.{branch}_result", result)
+        result = self.keep(f"L{layer}.{branch}_result", result)
         if self.config.norm_placement != "post":
             result = self.block_norm(result, layer, f"{branch}_post")
         return self.keep(f"L{layer}.{branch}_out", self.config.residual_multiplier * result)
@@ -137,12 +196,12 @@ class _Run:
         return y
 
     def unembed(self, stream: Array) -> Array:
-        self.keep("final_in", stream)
+        stream = self.keep("final_in", stream)
         if self.config.transform:
             stream = self.keep("transform_out", self.transform(stream))
         if self.config.final_norm:
             stream = self.norm(stream, "final")
-        self.keep("final_out", stream)
+        stream = self.keep("final_out", stream)
         return self.config.logit_multiplier * dense(stream, self.w.W_U, self.w.b_U)
 
     def transform(self, stream: Array) -> Array:
@@ -153,8 +212,27 @@ class _Run:
         return self.transform_gates * pre
 
     def keep(self, point: str, stream: Array) -> Array:
+        """Keep a stream under its name and hand it on, edited if an edit asks for that."""
+        if point in self.edits:
+            stream = _edited(point, self.edits[point], stream)
         self.residuals[point] = stream
         return stream
+
+    def check_edits(self) -> None:
+        """Raise PathexpError for an edit at a point that this run did not come by."""
+        if unmet := [point for point in self.edits if point not in self.residuals]:
+            raise PathexpError(
+                f"no point {unmet[0]!r} to edit in this run; points: {', '.join(self.residuals)}"
+            )
+
+
+def _edited(point: str, edit: Edit, stream: Array) -> Array:
+    found = np.array(edit(stream.copy()), dtype=np.float64)
+    if found.shape != stream.shape or not np.isfinite(found).all():
+        raise PathexpError(
+            f"the edit at {point} must return finite numbers of shape {stream.shape}, found shape {found.shape}"
+        )
+    return found
 
 
 def _trace(model: Model, tokens: Tokens, logits: Array, run: _Run) -> Trace:
