@@ -1,0 +1,138 @@
+"""Interventions: nothing cut is the run, everything patched is the other run, values cost nothing, keys everything."""
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.circuits.interventions import along, distance, intervene, through
+from pathexp.errors import PathexpError
+from pathexp.model.forward import rerun, separable
+from tests.shared_models import induction_2l_1h
+from tests.zoo import FAMILIES, ZOO
+
+EVERY = {**ZOO, **FAMILIES}
+
+
+def pair(model):
+    n, rng = min(5, model.config.n_ctx), np.random.default_rng(3)
+    return (model.run(rng.integers(0, model.config.d_vocab, n)) for _ in range(2))
+
+
+def lives(model):
+    return separable(model.config) and not model.config.transform
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_patching_every_path_is_the_other_run_and_cutting_none_is_this_one(name):
+    model = EVERY[name]()
+    trace, other = pair(model)
+    if not lives(model):
+        with pytest.raises(PathexpError, match=r"norm_placement|transform"):
+            intervene(trace, "S? .* U")
+        return
+    everything = intervene(trace, "S? .* U", other=other)
+    np.testing.assert_allclose(everything.live, other.logits, atol=1e-12)
+    nothing = intervene(trace, px.query("E U") & ~px.query("E U"))
+    assert nothing.paths == 0
+    np.testing.assert_allclose(nothing.live, trace.logits, atol=1e-12)
+    np.testing.assert_allclose(nothing.frozen, trace.logits, atol=1e-12)
+
+
+def test_values_cost_nothing_where_nothing_else_is_frozen():
+    """Queries and keys read the run as it was, so patterns are the same, and live is frozen."""
+    model = px.random_model(layers=3, heads=3, biases=True, seed=4)
+    trace, other = pair(model)
+    for cut in (through("L0H1"), along("L0H2", "L2H0"), px.query("E L0H1 L2H2 U"), through("E")):
+        for run in (None, other):
+            found = intervene(trace, cut, other=run, sides="v")
+            np.testing.assert_allclose(found.live, found.frozen, atol=1e-12)
+    assert not np.allclose(*(getattr(intervene(trace, through("L0H1")), kind) for kind in ("live", "frozen")))
+
+
+def test_keys_are_invisible_to_frozen_patterns():
+    trace, _ = pair(px.random_model(layers=2, heads=2, seed=2))
+    found = intervene(trace, along("L0H0", "L1H1"), sides="k")
+    target = trace.logit(3)
+    frozen, live = found.effect(target)
+    assert frozen == 0 and live != 0 and found.price(target) == -live
+
+
+def test_live_cut_of_a_node_is_the_run_without_what_it_writes():
+    """Against another way: the forward pass itself, its head's W_O zero."""
+    model = px.random_model(layers=3, heads=2, norm="layernorm", d_mlp=7, biases=True, seed=6)
+    trace, _ = pair(model)
+    W_O = model.weights.W_O.copy()
+    W_O[1, 0] = 0.0
+    without = px.Model(model.config, _with(model.weights, W_O=W_O)).run(trace.tokens)
+    np.testing.assert_allclose(intervene(trace, through("L1H0")).live, without.logits, atol=1e-12)
+
+
+def test_patched_node_is_the_run_with_the_other_runs_output():
+    model = px.random_model(layers=2, heads=2, norm="rmsnorm", seed=6)
+    trace, other = pair(model)
+    change = (other.head_results - trace.head_results)[0, 1]
+    again = rerun(trace, {"L0.attn_out": lambda x: x + change})
+    np.testing.assert_allclose(intervene(trace, through("L0H1"), other=other).live, again.logits, atol=1e-12)
+
+
+def _with(weights, **arrays):
+    from dataclasses import replace
+
+    return replace(weights, **arrays)
+
+
+def test_what_cannot_be_asked_says_so():
+    model = px.random_model(layers=1)
+    trace = model.run([1, 2, 3])
+    for wrong in ({"sides": "x"}, {"sides": ""}, {"other": model.run([1, 2])}):
+        with pytest.raises(PathexpError):
+            intervene(trace, "E U", **wrong)
+    with pytest.raises(PathexpError, match="no point"):
+        rerun(trace, {"L7.out": lambda x: x})
+    with pytest.raises(PathexpError, match="shape"):
+        rerun(trace, {"L0.out": lambda x: x[0]})
+    with pytest.raises(PathexpError, match="L9H9"):
+        intervene(trace, through("L9H9"))
+    with pytest.raises(PathexpError, match="space"):
+        intervene(trace, "E U").effect(trace.direction(np.ones(model.config.d_model), space="residual"))
+
+
+def test_an_edited_run_does_not_pass_for_a_proven_one():
+    trace = px.random_model(layers=1).run([1, 2, 3])
+    assert not px.expand(rerun(trace, {"L0.attn_out": lambda x: x + 1.0})).verify().ok
+
+
+def test_distance_of_distributions():
+    a = np.log([[0.5, 0.5], [0.5, 0.5]])
+    b = np.log([[0.25, 0.75], [0.5, 0.5]])
+    assert distance(a, a) == 0
+    np.testing.assert_allclose(distance(a, b), 0.5 * (0.5 * np.log(2) + 0.5 * np.log(2 / 3)))
+
+
+def test_published_ablations_of_a_trained_model():
+    """Keys without the first layer .00, queries .92, values .92, keys only by it .84."""
+    model, rng = induction_2l_1h(), np.random.default_rng(0)
+    edge, around = along("L0H0", "L1H0"), px.query("S L1H0 U")
+    asked = {"keys": (edge, "k"), "queries": (edge, "q"), "values": (edge, "v"), "keys only": (around, "k")}
+    right = dict.fromkeys(asked, 0)
+    runs = 250
+    for _ in range(runs):
+        tokens = rng.permutation(26)[:7]
+        j = rng.integers(0, 6)
+        trace = model.run([*tokens, tokens[j]])
+        for name, (cut, sides) in asked.items():
+            right[name] += intervene(trace, cut, sides=sides).live[-1].argmax() == tokens[j + 1]
+    shares = {name: count / runs for name, count in right.items()}
+    expected = {"keys": 0.0, "queries": 0.92, "values": 0.92, "keys only": 0.84}
+    assert all(abs(shares[name] - expected[name]) < 0.07 for name in expected), shares
+
+
+def test_trained_induction_head_reads_the_previous_token_head_by_its_keys():
+    trace = px.load("attn-2l").run("Macbeth shall sleep no more. Macbeth shall")
+    target = trace.logit(" sleep")
+    by_keys, by_values = (
+        intervene(trace, along("L0H2", "L1H0"), sides=side).effect(target)[1] for side in "kv"
+    )
+    assert by_keys < -4 and abs(by_values) < 0.3
+    frozen, live = intervene(trace, through("L0H2")).effect(target)
+    assert abs(frozen) < 0.1 and live < -14
