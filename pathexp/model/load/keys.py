@@ -18,7 +18,6 @@ _OFF = (
     ("add_cross_attention", "cross-attention reads a second stream; only one stream is known here"),
     ("quantization_config", "the weights are quantized; dequantize them to float16 or float32 first"),
     ("compression_config", "the weights are quantized; dequantize them to float16 or float32 first"),
-    ("auto_map", "the model brings code of its own, which is never run here"),
     ("pruned_heads", "heads were taken out; save the model with all of them"),
     *((key, "mixtures of experts are not known: their routing is no linear map") for key in _EXPERTS),
 )
@@ -109,6 +108,7 @@ class Keys:
 
         ``off`` are the values by which a key says that it does nothing.
         """
+        self._finish_code(ignore)
         known = self.asked | INERT | set(ignore)
         unknown = sorted(key for key, value in self.values.items() if key not in known and value not in off)
         if unknown:
@@ -119,6 +119,14 @@ class Keys:
         if self.assumed:
             values = ", ".join(f"{key} = {value}" for key, value in self.assumed.items())
             warnings.warn(f"{self.where} does not say {values}: assumed.", LoadWarning, stacklevel=2)
+
+    def _finish_code(self, ignore: tuple[str, ...]) -> None:
+        if "auto_map" not in ignore and self.get("auto_map"):
+            raise self.error(
+                f"'auto_map' is {self.values['auto_map']!r:.80}: the model brings code of its own, which is never "
+                "run here. If you know that it computes what transformers does without it: "
+                "load(..., ignore=('auto_map',)), or --ignore auto_map"
+            )
 
     def error(self, problem: str) -> LoadError:
         """The error for a key."""

@@ -23,11 +23,12 @@ BASE_KEYS = ("rope_theta", "rotary_emb_base")
 SHARE_KEYS = ("partial_rotary_factor", "rotary_pct")
 
 
-def rotary(keys: Keys, d_head: int, *, share: float = 1.0) -> Rotary:
+def rotary(keys: Keys, d_head: int, *, share: float = 1.0, partial: bool = True) -> Rotary:
     """The rotary positions of a configuration; pairs are half-split, as transformers has them.
 
     The base may stand in ``rope_theta``, in ``rope_parameters`` or in ``rope_scaling``; where it stands
-    nowhere, 10000 is assumed, with a warning. ``share`` is the family's default share of a head that turns.
+    nowhere, 10000 is assumed, with a warning. ``share`` is the family's default share of a head that turns;
+    families that are not ``partial`` turn all of it, and their code in transformers reads no other share.
 
     Raises LoadError where two places disagree, or for a scaling or a key that is not known.
     """
@@ -36,6 +37,10 @@ def rotary(keys: Keys, d_head: int, *, share: float = 1.0) -> Rotary:
     if base is None:
         keys.assumed["rope_theta"] = base = 10000.0
     turned = _agreed(keys, given, "partial_rotary_factor", SHARE_KEYS)
+    if not partial and turned not in (None, 1):
+        raise keys.error(
+            f"partial_rotary_factor is {turned:g}, but this family turns whole heads, and does not read it"
+        )
     dims = int(d_head * (share if turned is None else turned))
     return Rotary(base=base, dims=dims, pairing="half", scaling=_scaling(keys, given))
 

@@ -350,6 +350,32 @@ def test_keys_that_are_refused(tmp_path: Path, keys: dict[str, Any], message: st
     refused(folder(tmp_path / "x", changed(**keys), llama_arrays()), message)
 
 
+def test_code_of_its_own_may_be_waved_through_and_is_not_run(tmp_path: Path) -> None:
+    place = folder(tmp_path / "x", changed(auto_map={"AutoConfig": "mine.Config"}), llama_arrays())
+    refused(place, r"ignore=\('auto_map',\)")
+    assert px.load(place, ignore=("auto_map",)).config.n_layers == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        (LLAMA, {"is_llama_config": True, "rope_interleaved": False, "pretraining_tp": 1}),  # SmolLM2
+        (LLAMA, {"use_mrope": False}),  # Qwen2.5
+        (GPT2, {"_num_labels": 1}),  # DistilGPT-2
+    ],
+)
+def test_keys_of_published_configurations_load(
+    tmp_path: Path, config: dict[str, Any], keys: dict[str, Any]
+) -> None:
+    arrays = gpt2_arrays() if config is GPT2 else llama_arrays()
+    assert px.load(folder(tmp_path / "x", {**config, **keys}, arrays)).config.n_layers == 2
+
+
+def test_the_same_keys_switched_on_are_refused(tmp_path: Path) -> None:
+    refused(folder(tmp_path / "x", changed(rope_interleaved=True)), "'rope_interleaved' is True")
+    refused(folder(tmp_path / "x", changed(use_mrope=True)), "'use_mrope' is True")
+
+
 def test_a_gpt2_that_scales_by_layer_is_refused(tmp_path: Path) -> None:
     config = {**GPT2, "scale_attn_by_inverse_layer_idx": True}
     refused(folder(tmp_path / "x", config, gpt2_arrays()), "'scale_attn_by_inverse_layer_idx' is True")
@@ -444,6 +470,21 @@ def test_scalings_that_are_refused(tmp_path: Path, scaling: Any, message: str) -
     refused(folder(tmp_path / "x", changed(rope_scaling=scaling)), message)
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"partial_rotary_factor": 0.5},
+        {"rope_parameters": {"rope_theta": 500.0, "partial_rotary_factor": 0.5}},
+    ],
+)
+def test_part_of_a_head_turns_only_where_the_family_reads_it(tmp_path: Path, keys: dict[str, Any]) -> None:
+    """The code of Llama in transformers turns whole heads, whatever this key says."""
+    config = {**NO_BASE, "rope_theta": 500.0, **keys}
+    refused(folder(tmp_path / "x", config), "partial_rotary_factor is 0.5, but this family turns whole heads")
+    whole = changed(partial_rotary_factor=1.0)
+    assert px.load(folder(tmp_path / "x", whole)).config.rotary.dims in (None, 6)
+
+
 # Windows ---------------------------------------------------------------------------------------------------
 
 GEMMA2 = {
@@ -500,6 +541,14 @@ def test_windows_of_qwen(tmp_path: Path) -> None:
     assert px.load(folder(tmp_path / "x", config, arrays)).config.windows is None
     config["use_sliding_window"] = True
     assert px.load(folder(tmp_path / "x", config, arrays)).config.windows == (None, 7)
+
+
+def test_keys_that_gemma_stores_twice(tmp_path: Path) -> None:
+    """Published ones have the old hidden_act, which is not used, and a second name of the window."""
+    config = GEMMA2 | {"hidden_act": "gelu", "sliding_window_size": 2}
+    assert px.load(folder(tmp_path / "x", config, gemma2_arrays())).config.activation == "gelu_tanh"
+    config["sliding_window_size"] = 3
+    refused(folder(tmp_path / "x", config, gemma2_arrays()), "'sliding_window_size' is 3, known is 2")
 
 
 # Gemma's own -----------------------------------------------------------------------------------------------

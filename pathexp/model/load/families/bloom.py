@@ -22,8 +22,11 @@ def _plan(keys: Keys, options: Options) -> Plan:
         "bias_dropout_fusion",
         "masked_softmax_fusion",
         "attention_softmax_in_fp32",
+        "skip_bias_add",
+        "skip_bias_add_qkv",
+        "offset_alibi",
     ):
-        keys.get(speed)  # how fast, not what
+        keys.get(speed)  # how fast, not what; the last three are stored and read by nothing
     d_model = keys.size("hidden_size", keys.size("n_embed", 64))
     n_heads = keys.size("n_head", keys.size("num_attention_heads", 8))
     config = Config(

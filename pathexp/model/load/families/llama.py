@@ -31,7 +31,8 @@ class Kind:
 
     ``biases``: the projections that have one where ``attention_bias`` says so; ``always``: those that have
     one in any case. ``told``: keys that have no default here, since the family's own is no formula.
-    ``fused``: queries, keys and values in one tensor, gate and up in another.
+    ``fused``: queries, keys and values in one tensor, gate and up in another. ``partial``: rotary positions
+    may turn a part of each head.
     """
 
     fields: Callable[[Keys, Options], Fields]
@@ -43,6 +44,7 @@ class Kind:
     told: tuple[str, ...] = ()
     epsilon: float = 1e-6
     fused: bool = False
+    partial: bool = False
     activation_key: tuple[str, str] = ("hidden_act", "silu")
 
 
@@ -61,6 +63,8 @@ def _plan(kind: Kind, keys: Keys, options: Options) -> Plan:
 def _sizes(kind: Kind, keys: Keys) -> dict[str, Any]:
     n_heads, d_model = keys.size("num_attention_heads"), keys.size("hidden_size")
     told = {key: keys.size(key) for key in kind.told}
+    keys.must_be_off("rope_interleaved", "this family turns pairs of numbers half a head apart")
+    keys.must_be_off("use_mrope", "positions along several axes are not known here")
     d_head = told.get("head_dim") or keys.get("head_dim") or head_size(keys, d_model, n_heads)
     return {
         "n_layers": keys.size("num_hidden_layers"),
@@ -72,7 +76,7 @@ def _sizes(kind: Kind, keys: Keys) -> dict[str, Any]:
         "n_ctx": keys.size("max_position_embeddings"),
         "d_mlp": keys.size("intermediate_size"),
         "positions": "rotary",
-        "rotary": rotary(keys, d_head),
+        "rotary": rotary(keys, d_head, partial=kind.partial),
         "norm": "rmsnorm",
         "norm_eps": keys.assumed_number("rms_norm_eps", kind.epsilon),
         "qk_norm": kind.qk_norm,
@@ -151,7 +155,9 @@ def _qwen(keys: Keys, options: Options) -> Fields:
 
 def _gemma2(keys: Keys, options: Options) -> Fields:
     keys.must_be_off("use_bidirectional_attention", "the causal model is known here")
+    keys.get("hidden_act")  # stored beside hidden_activation, and not used
     n_layers, width = keys.size("num_hidden_layers"), keys.optional_size("sliding_window", 4096)
+    keys.must_be("sliding_window_size", width, "it must be sliding_window")
     return {
         "norm_placement": "sandwich",
         "embedding_multiplier": embedding_scale(keys.size("hidden_size"), options.embedding_scale),
@@ -207,7 +213,7 @@ def _family(kind: Kind, tied: bool = False) -> Family:
 
 LLAMA = _family(Kind(_nothing, _PRE))
 MISTRAL = _family(Kind(_mistral, _PRE, biases="", told=("num_key_value_heads",)))
-PHI3 = _family(Kind(_phi3, _PRE, biases="", fused=True, epsilon=1e-5))
+PHI3 = _family(Kind(_phi3, _PRE, biases="", fused=True, partial=True, epsilon=1e-5))
 QWEN2 = _family(Kind(_qwen, _PRE, biases="", always="qkv", told=("num_key_value_heads",)))
 QWEN3 = _family(Kind(_qwen, _PRE, qk_norm="head", told=("num_key_value_heads", "head_dim")))
 GRANITE = _family(Kind(_granite, _PRE))
