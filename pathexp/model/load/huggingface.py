@@ -100,7 +100,7 @@ def _config_values(folder: Path) -> Mapping[str, Any]:
 
 def _family(keys: Keys) -> Family:
     kind = keys.get("model_type")
-    if kind not in FAMILIES:
+    if not isinstance(kind, str) or kind not in FAMILIES:
         raise keys.error(f"model_type {kind!r} is not known; known: {', '.join(FAMILIES)}")
     return FAMILIES[kind]
 

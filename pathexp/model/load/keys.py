@@ -58,7 +58,14 @@ class Keys:
         found = self.get(key, default)
         if type(found) not in (int, float):
             raise self.error(f"{key!r} must be a number, found {found!r}")
-        return float(found)
+        return self.real(key, found)
+
+    def real(self, key: str, found: float) -> float:
+        """A number of a file as a float. Raises LoadError for whole numbers that no float can hold."""
+        try:
+            return float(found)
+        except OverflowError:
+            raise self.error(f"{key!r} is a whole number of {len(str(found))} digits") from None
 
     def assumed_number(self, key: str, default: float) -> float:
         """A real number; where it is not there, the family's default, which the load will warn of."""
@@ -136,7 +143,7 @@ class Keys:
 def read_keys(path: Path) -> Mapping[str, Any]:
     """The keys of a JSON file. Raises LoadError if it is none, or no object, or names a key twice."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
     except (OSError, ValueError, RecursionError) as error:
         raise LoadError(f"Cannot load {str(path)!r}: it is no JSON: {error}") from error
     if not isinstance(found, dict):
@@ -144,7 +151,8 @@ def read_keys(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys and values of JSON. Raises ValueError if it names a key twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

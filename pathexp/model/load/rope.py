@@ -86,7 +86,7 @@ def _agreed(keys: Keys, given: Mapping[str, Any], inner: str, outer: tuple[str, 
 def _scaling(keys: Keys, given: Mapping[str, Any]) -> Scaling | None:
     kind = given.get("rope_type", "default")
     keys.asked.add("original_max_position_embeddings")  # read where the kind needs it
-    if kind not in _SCALED:
+    if not isinstance(kind, str) or kind not in _SCALED:
         raise keys.error(f"rope_type {kind!r} is not known; known: {', '.join(_SCALED)}")
     known = _COMMON | _SCALED[kind]
     unknown = sorted(set(given) - known)
@@ -140,4 +140,4 @@ def _number(keys: Keys, given: Mapping[str, Any], name: str, default: float | No
     found = given.get(name, default)
     if type(found) not in (int, float):
         raise keys.error(f"rope_parameters must give {name!r} as a number, found {found!r}")
-    return float(found)
+    return keys.real(name, found)

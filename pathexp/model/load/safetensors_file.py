@@ -169,7 +169,7 @@ def _entry(name: str, value: Any) -> Entry:
             f"its header must give dtype, shape and data_offsets for {name!r}, found {value!r:.120}."
         )
     kind, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
-    if kind not in _SIZES:
+    if not isinstance(kind, str) or kind not in _SIZES:
         raise _Wrong(f"tensor {name!r} has dtype {kind!r}, which is not known; known: {', '.join(_SIZES)}.")
     if not _is_counts(shape):
         raise _Wrong(f"tensor {name!r} has shape {shape!r:.80}, which is no list of sizes.")

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import LoadError
 from .checkpoint import Checkpoint, Numbers, Shape, listed
+from .keys import once
 from .safetensors_file import SafetensorsFile, open_safetensors
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -89,7 +90,7 @@ def _instead(folder: Path) -> str:
 
 def _weight_map(index: Path) -> Mapping[str, str]:
     try:
-        content: Any = json.loads(index.read_text(encoding="utf-8"))
+        content: Any = json.loads(index.read_text(encoding="utf-8"), object_pairs_hook=once)
     except (OSError, ValueError, RecursionError) as error:
         raise LoadError(f"Cannot load {str(index)!r}: it is no JSON: {error}") from error
     found = content.get("weight_map") if isinstance(content, dict) else None

@@ -33,11 +33,14 @@ def find_tables(
 ) -> Tables:
     """Decide where W_E and W_U come from; ``shape`` is (d_vocab, d_model), as both are stored.
 
-    Raises LoadError if one is missing in a model that is not tied (``tie=True`` says that it is), and, with
-    ``strict``, if a tied model stores two that differ; without, the stored unembedding is taken, with a
-    warning.
+    Raises LoadError if one is missing in a model that is not tied (``tie=True`` says that it is), if ``tie``
+    is asked of two that differ, and, with ``strict``, if a tied model stores two that differ; without, the
+    stored unembedding is taken, with a warning.
     """
     stored = [name for name in names if name in checkpoint.shapes]
+    if len(stored) == 2 and options.tie and not tied:
+        _check_tie(checkpoint, names)
+        tied = True
     if len(stored) == 2 and not (tied and _equal(checkpoint, names, options)):
         return Tables(_both(names, shape, ("W_E", "W_U")), shared=False)
     if len(stored) == 2:
@@ -66,6 +69,15 @@ def _missing(checkpoint: Checkpoint, names: tuple[str, str], stored: str) -> str
         f"two tables of tokens are tied (tie_word_embeddings). If {stored!r} is meant to be both: "
         "load(..., tie=True), or --tie on the command line."
     )
+
+
+def _check_tie(checkpoint: Checkpoint, names: tuple[str, str]) -> None:
+    """Asked to be tied, two tables must be one."""
+    if not np.array_equal(checkpoint.read(names[0]), checkpoint.read(names[1])):
+        raise LoadError(
+            f"Cannot load {checkpoint.where}: tie=True, but {names[1]!r} is stored too and differs from "
+            f"{names[0]!r}. Leave tie out, and each table is what is stored."
+        )
 
 
 def _equal(checkpoint: Checkpoint, names: tuple[str, str], options: Options) -> bool:

@@ -220,6 +220,13 @@ def test_a_missing_table_is_not_made_up(tmp_path: Path) -> None:
     refused(place, r"'model\.embed_tokens\.weight' is missing.*tie=True")
 
 
+def test_two_tables_are_tied_on_request_only_if_they_are_one(tmp_path: Path) -> None:
+    arrays = llama_arrays()
+    refused(folder(tmp_path / "x", LLAMA, arrays), r"tie=True, but 'lm_head\.weight' is stored too", tie=True)
+    arrays[U] = arrays[E].copy()
+    assert px.load(folder(tmp_path / "x", LLAMA, arrays), tie=True).config.tied
+
+
 def test_a_head_alone_serves_as_embedding_where_they_are_tied(tmp_path: Path) -> None:
     arrays = without(llama_arrays(), E)
     model = px.load(folder(tmp_path / "x", changed(tie_word_embeddings=True), arrays))
@@ -335,6 +342,8 @@ def test_an_unknown_key_is_refused_by_name_unless_it_is_waved_through(tmp_path: 
         ({"model_type": "t5", "is_encoder_decoder": True}, "'is_encoder_decoder'"),
         ({"model_type": "mamba"}, "model_type 'mamba' is not known; known: bert, bloom, gemma, gemma2"),
         ({"model_type": None}, "model_type None"),
+        ({"model_type": ["llama"]}, r"model_type \['llama'\] is not known"),
+        ({"rope_theta": 10**400}, "'rope_theta' is a whole number of 401 digits"),
         ({"auto_map": {"AutoModel": "modeling.Mine"}}, "'auto_map'.*code of its own"),
         ({"hidden_act": "quick_gelu"}, "'hidden_act' is 'quick_gelu', which is not known"),
         ({"hidden_size": "8"}, "'hidden_size' must be a whole number of at least 1, found '8'"),
@@ -463,6 +472,8 @@ def test_two_rotary_bases_are_refused(tmp_path: Path) -> None:
             {"full_attention": {"rope_theta": 1.5}, "sliding_attention": {"rope_theta": 2.5}},
             "differs between",
         ),
+        ({"rope_type": ["linear"], "factor": 2.0}, r"rope_type \['linear'\] is not known"),
+        ({"rope_type": "linear", "factor": 10**400}, "'factor' is a whole number of 401 digits"),
         ("linear", "'rope_scaling' must be an object"),
     ],
 )

@@ -61,6 +61,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "no text": (file_bytes(b'{"\xff": 1}'), "its header is no JSON"),
     "a name twice": (file_bytes(b'{"a": 1, "b": 2, "a": 3}'), "names 'a' twice"),
     "no dtype": (file_bytes({"a": {"shape": [1]}}), "must give dtype, shape and data_offsets for 'a'"),
+    "a dtype that is no name": (file_bytes({"a": entry(["F32"], [1], 0, 4)}, bytes(4)), r"dtype \['F32'\]"),
     "an unknown dtype": (file_bytes({"a": entry("F128", [1], 0, 16)}, bytes(16)), "dtype 'F128'"),
     "a negative size": (file_bytes({"a": entry("F64", [-1], 0, 8)}, bytes(8)), r"shape \[-1\]"),
     "a size that is true": (file_bytes({"a": entry("F64", [True], 0, 8)}, bytes(8)), r"shape \[True\]"),
@@ -190,6 +191,15 @@ def test_a_tensor_in_two_files_is_refused(tmp_path: Path) -> None:
 def test_an_index_stays_in_its_folder(tmp_path: Path, name: Any) -> None:
     write_index(tmp_path, {"a": name})
     with pytest.raises(LoadError, match="not a plain file name"):
+        open_folder(tmp_path)
+
+
+def test_an_index_that_places_a_tensor_twice_is_refused(tmp_path: Path) -> None:
+    where = shards(tmp_path, ARRAYS)
+    index = tmp_path / "model.safetensors.index.json"
+    twice = f'"weight_map": {{"a": "{where["b"]}", '
+    index.write_text(index.read_text().replace('"weight_map": {', twice))
+    with pytest.raises(LoadError, match="it names 'a' twice"):
         open_folder(tmp_path)
 
 
