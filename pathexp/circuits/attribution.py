@@ -1,0 +1,215 @@
+"""Direct attribution of a target: one call, any unit, constants and remainder included, the column exact.
+
+What a unit adds to a logit is read off the frozen run: patterns, norm scales and gates as they were. Per head and
+source token a contribution is the pattern's weight there times what the head makes of that token's stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..errors import PathexpError
+from ..expansion import expand
+from ..expansion.targets import on_stream
+from ..expansion.values import straight_values
+from ..graph import Array, Component, Source, pull
+from ..model import Target, Trace
+from .decompose import Decomposition, decompose
+
+Unit = Literal["component", "head", "layer", "path", "token"]
+UNITS = ("component", "head", "layer", "path", "token")
+CONSTANTS, REMAINDER = "constants", "remainder"
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """What units add to a target, in its units: `labels` and `values` (rows), which add up to `target.value`.
+
+    Rows that are no unit: "embedding" and "MLPs" by head, "constants" (biases, never forgotten), and "remainder" (what
+    the paths that are not listed add, an exact sum of its own).
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-2l").run("To be, or not to be")
+    >>> found = attribute(trace, trace.logit(" the"), "layer")
+    >>> found.labels, found.ok
+    (('embed', 'L0.attn', 'L1.attn', 'constants'), True)
+    """
+
+    target: Target
+    unit: Unit
+    labels: tuple[str, ...]
+    values: Array
+
+    @property
+    def error(self) -> float:
+        """How far the column is from the target."""
+        return abs(float(self.values.sum()) - self.target.value)
+
+    @property
+    def tolerance(self) -> float:
+        """1e-11 of the sum of the sizes."""
+        return 1e-11 * max(float(np.abs(self.values).sum()), abs(self.target.value))
+
+    @property
+    def ok(self) -> bool:
+        """Whether the column adds up to the target."""
+        return self.error <= self.tolerance
+
+    def __getitem__(self, label: str) -> float:
+        """What one unit adds. Raises PathexpError if there is no such row."""
+        if label not in self.labels:
+            raise PathexpError(f"no row {label!r}; rows are {', '.join(self.labels)}")
+        return float(self.values[self.labels.index(label)])
+
+    def ranked(self) -> list[tuple[str, float]]:
+        """The rows by the size of what they add, the largest first."""
+        order = np.argsort(-np.abs(self.values), kind="stable")
+        return [(self.labels[row], float(self.values[row])) for row in order]
+
+
+def attribute(trace: Trace, target: Target, by: Unit = "component", *, k: int = 10) -> Attribution:
+    """Attribute a logit, a difference of logits, or any direction to units that add up to it exactly.
+
+    Parameters
+    ----------
+    by: "component" (every entry of the stream: embeddings, heads, MLPs, biases); "head" (every head; embeddings,
+        MLPs and constants as three more rows); "layer" (embedding and each branch of each layer); "path" (the `k`
+        largest paths); "token" (what came in at each source position, by all paths, labels `position:token`).
+
+    Raises PathexpError for another unit, TargetError for a target of another run. Elhage et al. 2021, "Path
+    Expansion"; nostalgebraist 2020 and Wang et al. 2022 call it direct logit attribution. Costs O(d_model) per entry
+    and position, for tokens one backward pass, for paths a search.
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-2l").run("To be, or not to be")
+    >>> attribute(trace, trace.logit_difference(" the", " a"), "head").ok
+    True
+    """
+    if by not in UNITS:
+        raise PathexpError(f"attribution by {by!r} is not known; known: {', '.join(UNITS)}")
+    rows = dict(_ROWS[by](trace, target, k))
+    return Attribution(target, by, tuple(rows), np.array(list(rows.values()), dtype=np.float64))
+
+
+Rows = Iterator[tuple[str, float]]
+
+
+def _components(trace: Trace, target: Target, k: int = 0) -> Rows:
+    """Every entry of the stream as it stands at its end, then constants that only the sink reads."""
+    parts, field = decompose(trace), on_stream(target, trace.graph)[target.position]
+    for label in parts.labels:
+        yield label, float(parts[label][target.position] @ field)
+    for value, (label, _) in straight_values(expand(trace).walk, target):
+        yield label, value
+
+
+def _heads(trace: Trace, target: Target, k: int) -> Rows:
+    heads, sums = {}, {"embedding": 0.0, "MLPs": 0.0, CONSTANTS: 0.0}
+    for label, value in _components(trace, target):
+        node = trace.graph.by_label[label]
+        if isinstance(node, Component) and node.head is not None:
+            heads[label] = value
+        elif isinstance(node, Component):
+            sums["MLPs"] += value
+        else:
+            sums[_kind(node)] += value
+    yield from heads.items()
+    yield from ((name, value) for name, value in sums.items() if name != "MLPs" or trace.config.d_mlp)
+
+
+def _kind(node: object) -> str:
+    return "embedding" if isinstance(node, Source) and node.kind in ("embedding", "positions") else CONSTANTS
+
+
+def _layers(trace: Trace, target: Target, k: int) -> Rows:
+    parts, field = decompose(trace), on_stream(target, trace.graph)[target.position]
+    for branch, stream in parts.branches(parts.points[-1]).items():
+        yield branch, float(stream[target.position] @ field)
+    yield CONSTANTS, sum(value for value, _ in straight_values(expand(trace).walk, target))
+
+
+def _paths(trace: Trace, target: Target, k: int) -> Rows:
+    ranking = expand(trace).top(k, target)
+    for term, value in zip(ranking.terms, ranking.values, strict=True):
+        yield str(term.path), float(value)
+    yield REMAINDER, float(ranking.remainder)
+
+
+def _tokens(trace: Trace, target: Target, k: int) -> Rows:
+    """What the embeddings at every position add by all paths: the target pulled back to where they enter."""
+    field = pulled_back(trace, target)[0]
+    entered = sum(
+        (s.value() for s in trace.graph.sources if _kind(s) == "embedding" and s.depth == 0),
+        np.zeros_like(field),
+    )
+    values = np.sum(field * entered, axis=-1)
+    for position, value in enumerate(values):
+        yield f"{position}:{trace.token_strings[position]}", float(value)
+    yield CONSTANTS, expand(trace).value(target) - float(values.sum())
+
+
+_ROWS = {"component": _components, "head": _heads, "layer": _layers, "path": _paths, "token": _tokens}
+
+
+def pulled_back(trace: Trace, target: Target) -> tuple[Array, ...]:
+    """The target as a covector field at every depth, (n, d_model) each: its exact derivative in the frozen run.
+
+    Entry b is at the input of block b, the last one on the final stream. One backward pass.
+    """
+    fields = [on_stream(target, trace.graph)[None]]
+    for block in reversed(trace.graph.kernels):
+        backward = block.transposed
+        every = np.arange(sum(len(stack.members) for stack in block.stacks) + len(block.single))
+        fields.append(backward.through_skip(fields[-1]) + backward.sums(fields[-1], [every])[0])
+    return tuple(field[0] for field in reversed(fields))
+
+
+@dataclass(frozen=True, eq=False)
+class HeadTokens:
+    """What each head adds straight to a target, by the position it took it from: `values` (heads, n), and constants.
+
+    Row h of `values`, with `constants` h, adds up to what head h adds: `attribute(trace, target, "head")`.
+    """
+
+    labels: tuple[str, ...]
+    values: Array
+    constants: Array
+
+
+def head_tokens(trace: Trace, target: Target) -> HeadTokens:
+    """Split what every head adds straight to a target over the positions it attends to.
+
+    Entry (h, j): the pattern's weight from the target's position to j, times the norm's scale at j, times
+    direction · W_U W_OV of the stream at j. Constants inside a head (value biases) are a column of their own.
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-2l").run("To be, or not to be")
+    >>> found = head_tokens(trace, trace.logit(" the"))
+    >>> found.values.shape == (16, len(trace))
+    True
+    """
+    heads = [c for c in trace.graph.components() if c.head is not None]
+    rows = np.array([_by_position(trace, target, head) for head in heads]).reshape(len(heads), len(trace))
+    whole = dict(_components(trace, target))
+    labels = tuple(head.label for head in heads)
+    return HeadTokens(labels, rows, np.array([whole[label] for label in labels]) - rows.sum(axis=-1))
+
+
+def _by_position(trace: Trace, target: Target, head: Component) -> Array:
+    """The target over the skips to a head's output, through the head, met with the stream it read."""
+    place = trace.graph.places[head.label]
+    field = on_stream(target, trace.graph)
+    for block in reversed(trace.graph.blocks[place + 1 :]):
+        field = pull(block.skip, field)
+    met: Array = np.sum(pull(head.operator, field) * stream_before(trace, place), axis=-1)
+    return met
+
+
+def stream_before(trace: Trace, place: int) -> Array:
+    """The stream that a block of the run's graph reads, (n, d_model)."""
+    points = Decomposition(trace, trace.graph).points
+    return trace.residuals[points[place]]
