@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +13,15 @@ from ..errors import LoadError, PathexpError
 from ..model import Model
 
 Tokens = NDArray[np.int64]
-Corpus = str | Path | Iterable[str]
-"""The path of a text file, or texts."""
+Text = str | Sequence[int] | NDArray[np.integer[Any]]
+Corpus = str | Path | Iterable[Text]
+"""The path of a text file, or texts, or lists of token ids."""
 
 CHUNK = 1 << 16
 """Characters read from a file at a time."""
 
 
-def texts_of(corpus: Corpus) -> Iterator[str]:
+def texts_of(corpus: Corpus) -> Iterator[Text]:
     """Iterate over the texts of a corpus; a file is read in pieces that end at the end of a line.
 
     Raises LoadError if there is no such file or it is not UTF-8 text.
@@ -44,7 +46,7 @@ def _pieces(path: Path) -> Iterator[str]:
 def token_stream(model: Model, corpus: Corpus) -> Iterator[Tokens]:
     """Iterate over the token ids of each text of a corpus; texts without tokens are left out."""
     for text in texts_of(corpus):
-        tokens = np.array(model.encode(text), dtype=np.int64)
+        tokens = np.array(model.encode(text) if isinstance(text, str) else text, dtype=np.int64)
         if len(tokens):
             yield tokens
 
