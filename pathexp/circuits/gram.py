@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-BLOCK = 128
+BLOCK = 64
 """Rows and columns of the Gram matrices made at a time."""
 
 CANCELED = 1e-6
