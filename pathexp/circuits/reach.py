@@ -70,7 +70,7 @@ class _Reach:
         wires = self.wires
         opened = self._stream[:, :, wires.ports[b]]
         ready = np.einsum("wkp,wks->ps", opened.astype(np.int64), found.astype(np.int64)) > 0
-        ready = ready.reshape(-1, wires.copies, self._shape[2])
+        ready = ready.reshape(len(wires.members[b]), wires.copies, self._shape[2])
         for state, after, components in self.wires.crossings(b):
             found[wires.members[b][components], :, after] |= ready[components, :, state]
         for number, direct in enumerate(wires.directs):
@@ -88,7 +88,7 @@ class _Reach:
             taken = np.zeros((len(wires.members[b]), wires.copies, self._shape[2]), dtype=bool)
             for state, after, components in self.wires.crossings(b):
                 taken[components, :, state] |= asked[components, :, after]
-            found[wires.ports[b]] = taken.reshape(-1, self._shape[2])
+            found[wires.ports[b]] = taken.reshape(len(taken) * wires.copies, self._shape[2])
         return found
 
     def asked(self, rows: Indices, useful: Flags) -> Flags:

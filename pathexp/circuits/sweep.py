@@ -115,7 +115,7 @@ class Sweep:
                 continue
             for c in components:
                 taken[c, :, state] = kernel.each(self._copies(asked[c, after]), np.array([c]))[0]
-        return taken.reshape(-1, *self._shape)
+        return taken.reshape(len(taken) * copies, *self._shape)
 
     def _copies(self, x: Array) -> Array:
         """A field (n, d), or one per copy, with only the positions of each copy kept: (copies, n, d)."""
