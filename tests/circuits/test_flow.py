@@ -243,10 +243,10 @@ def test_no_paths_is_an_empty_flow():
 
 @pytest.mark.parametrize("per_position", [False, True])
 def test_a_query_that_no_source_can_begin_is_an_empty_flow(per_position):
-    trace = px.random_model(layers=2, heads=2, positions="none").run([1, 2, 3])
-    graph = px.flow(px.expand(trace, "S .* U & ~(E .* U)"), trace.logit(4), per_position=per_position)
+    trace = random_model(layers=2, heads=2, positions="none").run([1, 2, 3])
+    graph = flow(expand(trace, "S .* U & ~(E .* U)"), trace.logit(4), per_position=per_position)
     assert (len(graph), graph.graph["value"]) == (0, 0.0)
-    assert px.prune(graph).graph["remainder"] == 0.0
+    assert prune(graph).graph["remainder"] == 0.0
 
 
 def test_a_residual_target_reads_the_stream_and_no_constant_of_the_sink():
