@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np

@@ -45,7 +45,7 @@ def test_a_stack_of_gpt2_small_shape_is_made_with_the_switches_of_config() -> No
     assert random_model(causal=False, norm_eps=0.1).config.norm_eps == 0.1
     with pytest.raises(ConfigError, match="norm='batch'"):
         random_model(norm="batch")
-    with pytest.raises(ConfigError, match="heds.*Did you mean 'heads'"):
+    with pytest.raises(ConfigError, match=r"heds.*Did you mean 'heads'"):
         random_model(heds=3)
 
 
