@@ -56,14 +56,20 @@ def main() -> None:
         ("paths as terms", microseconds(lambda: exhaust(px.expand(graph)), count), count),
         ("paths as words", microseconds(lambda: exhaust(px.expand(graph).paths()), count), count),
         ("paths of a query, as terms", microseconds(lambda: exhaust(px.expand(graph, half)), some), some),
-        ("terms with their formulas", microseconds(lambda: [t.formula for t in px.expand(graph)], count, 2), count),
+        (
+            "terms with their formulas",
+            microseconds(lambda: [t.formula for t in px.expand(graph)], count, 2),
+            count,
+        ),
         ("plain recursion over tuples", microseconds(lambda: exhaust(naive(0)), count), count),
     ]
     print(f"{'what':<28}{'paths':>8}{'µs a path':>12}")
     for name, cost, paths in rows:
         print(f"{name:<28}{paths:>8,}{cost:>12.2f}")
     forward = microseconds(lambda: model.run(list(range(32))), 1)
-    print(f"a forward pass of this size on 32 tokens: {forward:,.0f} µs; all terms: {rows[0][1] * count:,.0f} µs")
+    print(
+        f"a forward pass of this size on 32 tokens: {forward:,.0f} µs; all terms: {rows[0][1] * count:,.0f} µs"
+    )
 
 
 if __name__ == "__main__":

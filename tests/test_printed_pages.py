@@ -34,7 +34,9 @@ def test_shown_is_printed(capsys, command, shown):
     """Words to the letter; numbers to the last digits that rounding may change, errors not at all."""
     assert main([placed(argument) for argument in command.split()]) == 0
     printed = capsys.readouterr().out
-    shown, printed = (re.sub(r"error \S+ ≤ tolerance \S+", "error …", text).strip() for text in (shown, printed))
+    shown, printed = (
+        re.sub(r"error \S+ ≤ tolerance \S+", "error …", text).strip() for text in (shown, printed)
+    )
     assert NUMBER.sub("#", shown).split() == NUMBER.sub("#", printed).split()
     numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(text)] for text in (shown, printed)]
     np.testing.assert_allclose(*numbers, atol=2e-3, rtol=1e-3)

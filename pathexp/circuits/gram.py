@@ -44,7 +44,9 @@ class Side:
 
     def part(self, chosen: slice) -> Side:
         """Return some of the maps."""
-        return Side(self.labels[chosen], self.thin[chosen], None if self.outer is None else self.outer[chosen])
+        return Side(
+            self.labels[chosen], self.thin[chosen], None if self.outer is None else self.outer[chosen]
+        )
 
     @cached_property
     def scale(self) -> Array:

@@ -42,7 +42,9 @@ def by_hand():
     norm = (Step((factor(rng.random(4) + 0.5, POSITION),), (factor(rng.random(5) + 0.5, MODEL),)),)
     first, second, third = graph.blocks
     third = replace(third, components=(*third.components, Component("m", "mlp", gated, 2)))
-    return replace(graph, blocks=(replace(first, skip=norm), replace(second, skip=norm), replace(third, skip=norm)))
+    return replace(
+        graph, blocks=(replace(first, skip=norm), replace(second, skip=norm), replace(third, skip=norm))
+    )
 
 
 def hand_target(position=2):
@@ -110,13 +112,18 @@ def test_mlps_as_gates_or_as_sources_and_every_norm_placement(family, mlp, per_p
     if not per_position:
         expected = listed(expand(graph), target)
         assert on_edges(found).keys() == expected.keys()
-        np.testing.assert_allclose([on_edges(found)[e] for e in expected], list(expected.values()), atol=1e-12)
+        np.testing.assert_allclose(
+            [on_edges(found)[e] for e in expected], list(expected.values()), atol=1e-12
+        )
     kept = prune(found, 0.8)
     conserved(kept, kept.graph["kept"])
     assert abs(kept.graph["remainder"]) <= 0.2 * abs(target.value) + 1e-12
 
 
-@pytest.mark.parametrize("query", ["E .* U", "(E | P | b_V_L1H1) .* L1H1 .* U", "~(E .* L0H0 .* U)", "E L0 L1 U", "(E | P) L0H1? U"])
+@pytest.mark.parametrize(
+    "query",
+    ["E .* U", "(E | P | b_V_L1H1) .* L1H1 .* U", "~(E .* L0H0 .* U)", "E L0 L1 U", "(E | P) L0H1? U"],
+)
 def test_a_query_lets_only_its_paths_flow(query):
     trace = run("3L-layernorm")
     target = trace.logit(2, position=4)
@@ -136,7 +143,9 @@ def test_node_totals_are_query_totals():
     terms, graph = expand(trace), flow(trace, target)
     start = " | ".join(trace.graph.alphabet.sources)
     for label in ("L0H1", "L1H0", "L2H1"):
-        assert abs(graph.nodes[label]["flow"] - terms.where(f"({start}) .* {label} .* U").value(target)) < 1e-12
+        assert (
+            abs(graph.nodes[label]["flow"] - terms.where(f"({start}) .* {label} .* U").value(target)) < 1e-12
+        )
     assert abs(graph.nodes["E"]["flow"] - terms.where("E .* U").value(target)) < 1e-12
 
 
@@ -186,7 +195,14 @@ def test_on_paper():
     graph = graph.with_component("a", [[2.0]]).with_component("b", [[1 / 3]])
     target = Target(0, np.array([1.0]), "logits", "one", 4.0)
     assert on_edges(flow(graph, target)) == pytest.approx(
-        {("x", "a"): 2 + 2 / 3, ("x", "b"): 1 / 3, ("x", "U"): 1.0, ("a", "b"): 2 / 3, ("a", "U"): 2.0, ("b", "U"): 1.0}
+        {
+            ("x", "a"): 2 + 2 / 3,
+            ("x", "b"): 1 / 3,
+            ("x", "U"): 1.0,
+            ("a", "b"): 2 / 3,
+            ("a", "U"): 2.0,
+            ("b", "U"): 1.0,
+        }
     )
 
 
@@ -333,5 +349,7 @@ def test_what_does_not_fit_is_refused():
 def test_a_flow_beyond_memory_is_refused_with_its_size(monkeypatch):
     monkeypatch.setattr("pathexp.circuits.sweep.MEMORY_LIMIT", 1000)
     trace = run("2L-plain")
-    with pytest.raises(SizeError, match="21 nodes × 1 states, 5 positions × 14 numbers each, holds 1,470 numbers"):
+    with pytest.raises(
+        SizeError, match="21 nodes × 1 states, 5 positions × 14 numbers each, holds 1,470 numbers"
+    ):
         flow(trace, trace.logit(1), per_position=True)

@@ -100,7 +100,9 @@ def test_a_post_norm_model_cannot_be_folded():
 
 
 def test_an_unembedding_behind_an_activation_is_no_linear_map():
-    model = random_model(layers=1, heads=2, norm="layernorm", norm_placement="post", final_norm=True, transform=True)
+    model = random_model(
+        layers=1, heads=2, norm="layernorm", norm_placement="post", final_norm=True, transform=True
+    )
     with pytest.raises(PathexpError, match="dense layer with an activation"):
         virtual_weight(model, "E", "U", norms="raw")
     assert virtual_weight(model, "E", "L0H0.Q", norms="raw").shape == (5, 11)
