@@ -188,6 +188,18 @@ def test_time_that_is_up_leaves_an_honest_answer():
     assert abs(found.value + found.remainder - trace.logit(1).value) < 1e-9
 
 
+@pytest.mark.parametrize("limit", [{"seconds": float("nan")}, {"seconds": "1"}, {"nodes": -1}, {"memory": True}])
+def test_what_is_no_limit_is_refused_by_name(limit):
+    trace = run(ZOO["3L-layernorm"]())
+    with pytest.raises(px.PathexpError, match=f"{next(iter(limit))}=.* is no limit"):
+        px.expand(trace).top(3, trace.logit(1), **limit)
+
+
+def test_numbers_of_numpy_are_numbers_of_terms():
+    trace = run(ZOO["3L-layernorm"]())
+    assert len(px.expand(trace).top(np.int64(3), trace.logit(1)).terms) == 3
+
+
 def sampled(layout, count, rng):
     """Random prefixes (depth, state, vectors (S, n, d)), all sources and components alike."""
     graph, entries = layout.walk.graph, layout.entries[0]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
+from numbers import Real
+
+from ...errors import PathexpError
 
 MEMORY = 2**31
 """Bytes that a search may hold in suffixes unless told otherwise."""
@@ -12,13 +15,20 @@ MEMORY = 2**31
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on seconds, on suffixes kept and on the bytes they take; None means no limit."""
+    """Limits on seconds, on suffixes kept and on the bytes they take; None means no limit.
+
+    Raises PathexpError for a limit that is no number from 0 up.
+    """
 
     seconds: float | None = None
     nodes: int | None = None
     memory: int = MEMORY
     progress: bool = False
     started: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "nodes", "memory"):
+            _check(name, getattr(self, name))
 
     @property
     def elapsed(self) -> float:
@@ -37,3 +47,9 @@ class Budget:
         """Report progress on stderr, if asked to."""
         if self.progress:
             print(f"{self.elapsed:7.1f} s  {what}", file=sys.stderr, flush=True)
+
+
+def _check(name: str, limit: object) -> None:
+    if limit is None or (isinstance(limit, Real) and not isinstance(limit, bool) and float(limit) >= 0):
+        return
+    raise PathexpError(f"{name}={limit!r} is no limit for a search; give a number from 0 up, or None for no limit")
