@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import GraphError
 from ..graph import Array, ResidualGraph, Source, push, start_value
 from ..model import Config, Trace
+from ..model.trace import check_trace
 
 SHARE = 1e-11
 """An account is right if it is off by at most this share of the largest sum of the sizes of its entries."""
@@ -206,4 +207,5 @@ def decompose(trace: Trace) -> Decomposition:
     >>> print(parts.balances()[-1].ok, parts["L0H0"].shape == parts.trace.residuals["L0.out"].shape)
     True True
     """
+    check_trace(trace, "decompose")
     return Decomposition(trace, trace.graph)

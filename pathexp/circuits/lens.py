@@ -17,6 +17,7 @@ from ..errors import PathexpError
 from ..graph import Array, push, start_value
 from ..model import Trace
 from ..model.forward import unembedded
+from ..model.trace import check_trace
 from .decompose import stream_points
 
 Mode = Literal["own", "frozen"]
@@ -95,6 +96,7 @@ def logit_lens(trace: Trace, mode: Mode = "own", *, between: bool = False) -> Le
             f"mode={mode!r} is not known: 'own' normalizes each state by its own statistics, 'frozen' by the scale "
             "of the last"
         )
+    check_trace(trace, "logit_lens")
     after = stream_points(trace.config)
     points = ("embed", *(point for point in after if between or point.endswith(".out")))
     read = _own if mode == "own" else _frozen

@@ -20,6 +20,7 @@ from ..graph import Array, Query, ResidualGraph
 from ..graph.form import score_form
 from ..graph.reading import Side, head_component, reading_graph
 from ..model import Target, Trace
+from ..model.trace import check_trace
 from .expansion import Expansion
 from .pairs import Product, largest_products, path_vectors
 from .path import Path
@@ -338,6 +339,7 @@ def expand_score(
     >>> terms.count(), terms.verify().ok
     (11236, True)
     """
+    check_trace(trace, "expand_score")
     whole = trace.graph if graph is None else graph
     component = head_component(whole, head)
     assert component.head is not None

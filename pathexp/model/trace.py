@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FreezeError, TargetError, TokenError
+from ..errors import FreezeError, PathexpError, TargetError, TokenError
 from .config import Config
 from .target import Space, Target
 
@@ -204,6 +204,12 @@ class Trace:
                 f"or -{n} to -1 from the end."
             )
         return place % n
+
+
+def check_trace(what: object, call: str) -> None:
+    """Raise PathexpError, naming the call, for what is no run of a model."""
+    if not isinstance(what, Trace):
+        raise PathexpError(f"{call}() takes a trace, a run of a model, not {type(what).__name__}; use model.run(text)")
 
 
 def _vector(vector: npt.ArrayLike, size: int, name: str, space: str) -> Array:

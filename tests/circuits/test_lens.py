@@ -188,6 +188,12 @@ def test_the_command(capsys, tmp_path):
     assert "rewritten: fold_norms" in printed and "add up to the target" in printed and "others" in printed
 
 
+@pytest.mark.parametrize("call", [px.decompose, px.logit_lens, lambda what: px.expand_score(what, "L0H0")])
+def test_what_is_no_run_is_refused_by_name(call):
+    with pytest.raises(px.PathexpError, match="takes a trace, a run of a model, not ResidualGraph"):
+        call(run_of("2L-plain").graph)
+
+
 def test_a_trained_llama():
     """Accounts, both modes and every rewrite that is valid, on real weights; a Llama's stream can be turned."""
     model = px.load(shared_file("stories260K.bin"))
