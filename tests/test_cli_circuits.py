@@ -192,3 +192,10 @@ def test_pictures_are_valid_svg(capsys, saved, corpus, tmp_path):
     assert "cannot write the picture" in refusal(
         capsys, "heads", two, "--svg", str(tmp_path / "no" / "where.svg")
     )
+
+
+@pytest.mark.parametrize("command", ["compose", "flow", "lens", "virtual-heads"])
+def test_fewer_than_none_is_no_amount(command, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--top", "-1"])
+    assert stopped.value.code == 2 and "a whole number from 0 up" in capsys.readouterr().err

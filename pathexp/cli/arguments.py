@@ -61,6 +61,13 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--position", type=int, default=-1, help="the position asked about")
 
 
+def amount(text: str) -> int:
+    """How many to list: a whole number from 0 up."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"takes a whole number from 0 up, not {text!r}")
+    return int(text)
+
+
 def run_of(model: Model, options: argparse.Namespace) -> Trace:
     """Run a model on the text or tokens of the command line."""
     return model.run(input_of(options))

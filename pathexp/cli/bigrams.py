@@ -7,7 +7,7 @@ import argparse
 from ..circuits.bigrams import bigrams
 from ..report.circuit_pictures import draw_bigrams
 from ..report.token_tables import BigramReport
-from .arguments import OK, add_loading_arguments, model_of, show
+from .arguments import OK, add_loading_arguments, amount, model_of, show
 from .pictures import add_svg_argument, draw
 
 HELP = "compare a model's direct path with the bigrams of a corpus"
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("corpus", help="a UTF-8 text file")
     parser.add_argument("--model", default="attn-0l", help="a bundled model or a file")
     parser.add_argument("--at-least", type=int, default=5, metavar="N", help="compare bigrams seen so often")
-    parser.add_argument("--top", type=int, default=12, metavar="K", help="how many to list")
+    parser.add_argument("--top", type=amount, default=12, metavar="K", help="how many to list")
     add_svg_argument(parser, "both sides as a scatter")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_loading_arguments(parser)

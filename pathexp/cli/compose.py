@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..circuits import composition_score, composition_table
 from ..report.composition import CompositionReport, draw_composition
-from .arguments import OK, add_model_argument, model_of, show
+from .arguments import OK, add_model_argument, amount, model_of, show
 
 HELP = "score how much of what one component writes another reads"
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--distance", type=int, default=0, help="under rotary positions, how far the key stands before"
     )
     parser.add_argument("--path", default=None, help="also a path of several hops, such as 'L0H1 L1H2 U'")
-    parser.add_argument("--top", type=int, default=20, metavar="K", help="how many pairs to list")
+    parser.add_argument("--top", type=amount, default=20, metavar="K", help="how many pairs to list")
     parser.add_argument("--svg", metavar="FILE", default=None, help="draw all scores beside chance")
 
 

@@ -10,6 +10,7 @@ from .arguments import (
     OK,
     add_run_arguments,
     add_target_arguments,
+    amount,
     model_of,
     run_of,
     show,
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     add_target_arguments(parser)
     parser.add_argument("--between", action="store_true", help="also between attention and MLP")
-    parser.add_argument("--top", type=int, default=8, metavar="K", help="how many entries to list")
+    parser.add_argument("--top", type=amount, default=8, metavar="K", help="how many entries to list")
 
 
 def run(options: argparse.Namespace) -> int:

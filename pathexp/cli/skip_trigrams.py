@@ -7,7 +7,7 @@ import argparse
 from ..circuits.skip_trigrams import bugs, happens, skip_trigrams
 from ..report.circuit_pictures import draw_trigrams
 from ..report.token_tables import SkipTrigramReport
-from .arguments import OK, add_loading_arguments, model_of, show, token_of
+from .arguments import OK, add_loading_arguments, amount, model_of, show, token_of
 from .pictures import add_svg_argument, draw
 
 HELP = "read skip-trigrams off a one-layer model, and show the bugs they force"
@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", default=None, metavar="TOKEN", help="only one source: a token, or an id as #17"
     )
-    parser.add_argument("--top", type=int, default=12, metavar="K", help="how many to list")
-    parser.add_argument("--bugs", type=int, default=3, metavar="K", help="how many bugs to show")
+    parser.add_argument("--top", type=amount, default=12, metavar="K", help="how many to list")
+    parser.add_argument("--bugs", type=amount, default=3, metavar="K", help="how many bugs to show")
     parser.add_argument("--contexts", type=int, default=64, help="random contexts in which each is measured")
     add_svg_argument(parser, "the largest as a heat map")
     parser.add_argument("--json", action="store_true", help="print JSON")

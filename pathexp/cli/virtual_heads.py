@@ -7,7 +7,7 @@ import argparse
 from ..circuits.virtual_heads import virtual_heads, virtual_share
 from ..report.circuit_pictures import draw_virtual_heads
 from ..report.virtual_heads import VirtualHeadsReport
-from .arguments import OK, add_model_argument, model_of, show
+from .arguments import OK, add_model_argument, amount, model_of, show
 from .pictures import add_svg_argument, draw
 
 HELP = "list virtual heads, and weigh them as loss on a corpus"
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--windows", type=int, default=20, metavar="N", help="how many windows of it")
     parser.add_argument("--order", type=int, default=2, help="heads in a row")
     add_svg_argument(parser, "V-composition as a heat map")
-    parser.add_argument("--top", type=int, default=12, metavar="K", help="how many to list")
+    parser.add_argument("--top", type=amount, default=12, metavar="K", help="how many to list")
 
 
 def run(options: argparse.Namespace) -> int:
