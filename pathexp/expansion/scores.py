@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,8 +214,9 @@ class ScoreExpansion:
 
         Raises SizeError above 200,000 paths on a side; the pairs themselves are not all formed.
         """
-        if not isinstance(k, int) or k < 1:
+        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise PathexpError(f"top() takes a whole number of terms from 1 up, not {k!r}")
+        k = int(k)
         found, examined = self._candidates(k + 1)
         found.sort(key=lambda term: -abs(term.value))
         terms = tuple(found[:k])

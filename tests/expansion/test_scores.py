@@ -360,3 +360,10 @@ def test_formulas_of_a_size_nobody_lists():
     assert next(iter(terms)).formula == "Id ⊗ Id ⊗ W_Eᵀ W_QK_L11H0 W_E"
     with pytest.raises(GraphError, match="no head 'L12H0'"):
         ScoreFormulas(px.ResidualGraph.attention_only(layers=12, heads=12), "L12H0").count()
+
+
+def test_numbers_of_numpy_are_numbers_of_terms_and_truth_is_none():
+    terms = px.expand_score(px.induction_model().run([5, 2, 7, 3, 5, 2]), "L1H0", query=5, key=2)
+    assert len(terms.top(np.int64(2)).terms) == 2
+    with pytest.raises(px.PathexpError, match="whole number"):
+        terms.top(True)
