@@ -209,7 +209,9 @@ class Trace:
 def check_trace(what: object, call: str) -> None:
     """Raise PathexpError, naming the call, for what is no run of a model."""
     if not isinstance(what, Trace):
-        raise PathexpError(f"{call}() takes a trace, a run of a model, not {type(what).__name__}; use model.run(text)")
+        raise PathexpError(
+            f"{call}() takes a trace, a run of a model, not {type(what).__name__}; use model.run(text)"
+        )
 
 
 def _vector(vector: npt.ArrayLike, size: int, name: str, space: str) -> Array:

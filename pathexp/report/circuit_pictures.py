@@ -40,7 +40,9 @@ def draw_kinds(kinds: HeadKinds) -> str:
     >>> draw_kinds(px.head_kinds(px.induction_model())).startswith("<svg")
     True
     """
-    values = np.array([[each.attention[kind] for kind in KINDS] for each in kinds.heads]).reshape(-1, len(KINDS))
+    values = np.array([[each.attention[kind] for kind in KINDS] for each in kinds.heads]).reshape(
+        -1, len(KINDS)
+    )
     names = [each.label for each in kinds.heads]
     return heat_map(values, names, KINDS, title="attention on random tokens said twice")
 

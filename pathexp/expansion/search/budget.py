@@ -52,4 +52,6 @@ class Budget:
 def _check(name: str, limit: object) -> None:
     if limit is None or (isinstance(limit, Real) and not isinstance(limit, bool) and float(limit) >= 0):
         return
-    raise PathexpError(f"{name}={limit!r} is no limit for a search; give a number from 0 up, or None for no limit")
+    raise PathexpError(
+        f"{name}={limit!r} is no limit for a search; give a number from 0 up, or None for no limit"
+    )
