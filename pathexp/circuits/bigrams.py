@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..errors import PathexpError
 from ..graph import Array
 from ..model import Model, Weights
+from ..model.model import check_model
 from .corpus import Corpus, Tokens, token_stream
 
 Ids = NDArray[np.int64]
@@ -82,6 +83,7 @@ def bigrams(model: Model, corpus: Corpus, at_least: int = 5) -> Bigrams:
     >>> found.total, round(found.kl, 3)
     (9, 0.011)
     """
+    check_model(model, "bigrams")
     counts = _counted(model, corpus)
     codes = np.array(sorted(counts, key=lambda code: (-counts[code], code)), dtype=np.int64)
     amounts = np.array([counts[int(code)] for code in codes], dtype=np.int64)

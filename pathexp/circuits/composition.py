@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ..model import Model
+from ..model.model import check_model
 from .gram import Array, Flags, meet
 from .head_sides import HeadSides
 from .ports import Norms, Ports
@@ -92,6 +93,7 @@ def composition_scores(model: Model, *, norms: Norms = "folded", distance: int =
     >>> [(pair.reader, pair.writer) for pair in scores.top() if pair.score > 0]  # the induction circuit
     [('L1H0.K', 'L0H0')]
     """
+    check_model(model, "composition_scores")
     sides, c = HeadSides(Ports(model, norms), distance), model.config
     shape = (3, c.n_layers, c.n_heads, c.n_layers, c.n_heads)
     score, z = np.full(shape, np.nan), np.full(shape, np.nan)

@@ -17,6 +17,7 @@ from ..algebra import LinearMap, waist
 from ..algebra.operations import endomorphism
 from ..graph import Array
 from ..model import Model
+from ..model.model import check_model
 from .heads import Head, head
 from .token_grams import keys_read, queries_read, token_grams, values_read, written
 
@@ -190,6 +191,7 @@ def copying(model: Model) -> tuple[Copying, ...]:
     >>> [(each.label, each.ov.score) for each in found]
     [('L0H0', None), ('L1H0', 1.0)]
     """
+    check_model(model, "copying")
     return tuple(_copying(each) for each in heads(model))
 
 

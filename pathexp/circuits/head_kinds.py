@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import PathexpError
 from ..model import Model, Trace
+from ..model.model import check_model
 
 PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST = (
     "previous token",
@@ -145,6 +146,7 @@ def head_kinds(
     >>> kinds.second_loss < 0.01 < kinds.first_loss
     True
     """
+    check_model(model, "head_kinds")
     texts = list(repeated_runs(model, length=length, runs=runs, prefix=prefix, seed=seed))
     shape = (model.config.n_layers, model.config.n_heads)
     attention = {kind: np.mean([_mean_attention(text, kind) for text in texts], axis=0) for kind in KINDS}

@@ -9,6 +9,7 @@ from ..errors import FreezeError
 from ..graph.form import ScoreForm, score_form
 from ..graph.reading import head_place
 from ..model import Model
+from ..model.model import check_model
 from .token_space import HEAD, MODEL, embedding, reading, require_token_space, unembedding, writing
 
 
@@ -148,4 +149,5 @@ def head(model: Model, label: str) -> Head:
     >>> head(px.induction_model(), "L1H0").ov_table.shape
     (8, 8)
     """
+    check_model(model, "head")
     return Head(model, *head_place(model.config, label))

@@ -17,6 +17,7 @@ from ..algebra import Dense, Identity, LinearMap, Space, compose
 from ..expansion import ScoreExpansion, expand_score
 from ..graph import Array
 from ..model import Config, Model, Weights
+from ..model.model import check_model
 from .copying import Spectrum, heads, ov_spectrum, row_maximum_on_diagonal, turned_spectrum
 from .head_kinds import INDUCTION, HeadKinds, Repeated, head_kinds, repeated_runs
 from .heads import Head
@@ -237,6 +238,7 @@ def induction_heads(
     >>> found.agree
     True
     """
+    check_model(model, "induction_heads")
     return Induction(
         induction_pairs(model), head_kinds(model, length=length, runs=runs, prefix=prefix, seed=seed)
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -66,9 +67,10 @@ class Tally:
             {"version": _VERSION, "question": self.question, "windows": self.windows, "tokens": self.tokens}
         )
         with Path(path).open("wb") as file:
-            np.savez(
-                file, facts=np.array(facts), **{f"sum_{name}": value for name, value in self.sums.items()}
-            )
+            np.savez(file, allow_pickle=False, facts=np.array(facts), **self._named())
+
+    def _named(self) -> dict[str, Any]:
+        return {f"sum_{name}": value for name, value in self.sums.items()}
 
     @staticmethod
     def load(path: str | Path) -> Tally:

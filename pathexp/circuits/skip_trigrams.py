@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import PathexpError
 from ..graph import Array
 from ..model import Model
+from ..model.model import check_model
 from .copying import heads
 from .heads import Head, head
 
@@ -109,6 +110,7 @@ def skip_trigrams(
     >>> best.head, best.source, best.destination, best.output
     ('L0H0', 0, 0, 2)
     """
+    check_model(model, "skip_trigrams")
     chosen = _tables_of(model, head)
     if source is None:
         found = [_best_of(each, token) for each in chosen for token in range(model.config.d_vocab)]

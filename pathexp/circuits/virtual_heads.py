@@ -17,6 +17,7 @@ from ..errors import PathexpError
 from ..expansion import Term, expand
 from ..graph import Array
 from ..model import Model, Trace
+from ..model.model import check_model
 from .copying import Spectrum, heads, spectrum
 from .corpus import Corpus, windows
 from .heads import Head
@@ -87,6 +88,7 @@ def virtual_heads(model: Model, order: int = 2) -> tuple[VirtualHead, ...]:
 
     Elhage et al. 2021, "Virtual Attention Heads". Raises PathexpError for an order below 2.
     """
+    check_model(model, "virtual_heads")
     if order < 2:
         raise PathexpError(f"a virtual head is made of 2 or more heads in a row, asked {order}")
     every = list(heads(model))

@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser)
     parser.add_argument("--query", default=None, help="only paths that match, such as 'E .* L1H3 U'")
     parser.add_argument("--share", type=float, default=0.9, help="the part of the target that pruning keeps")
-    parser.add_argument("--top", type=amount, default=12, metavar="K", help="how many nodes and edges to list")
+    parser.add_argument(
+        "--top", type=amount, default=12, metavar="K", help="how many nodes and edges to list"
+    )
     parser.add_argument("--per-position", action="store_true", help="one node per component and position")
     parser.add_argument(
         "--all", action="store_true", help="write and draw the whole flow, not the pruned one"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import TokenError
+from ..errors import PathexpError, TokenError
 from .archive import Parts, write_archive
 from .config import Config
 from .forward import forward
@@ -128,6 +128,14 @@ def _array(tokens: Tokens) -> npt.NDArray[Any]:
         return np.asarray(tokens)
     except ValueError as error:
         raise TokenError(f"Token ids are a list of integers, found {tokens!r:.60}: {error}") from error
+
+
+def check_model(value: object, call: str) -> None:
+    """Raise PathexpError unless a value is a model, by the name of the call that asked for one."""
+    if not isinstance(value, Model):
+        raise PathexpError(
+            f"{call} takes a model, not {type(value).__name__}; load one with px.load, or take trace.model"
+        )
 
 
 def _checked(ids: npt.NDArray[Any], config: Config) -> npt.NDArray[np.int64]:

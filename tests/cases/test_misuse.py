@@ -101,3 +101,15 @@ def test_a_full_disk_is_a_sentence():
     assert (
         done.returncode == 2 and "cannot write the output" in done.stderr and "Traceback" not in done.stderr
     )
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["composition_scores", "copying", "induction_heads", "head_kinds", "skip_trigrams", "virtual_heads"],
+)
+def test_what_is_no_model_is_refused_by_the_name_of_the_call(trace, call):
+    for wrong in (trace, trace.graph, None):
+        with pytest.raises(px.PathexpError, match=f"{call} takes a model"):
+            getattr(px, call)(wrong)
+    with pytest.raises(px.PathexpError, match="head takes a model"):
+        px.head(trace, "L1H1")

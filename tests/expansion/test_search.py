@@ -188,7 +188,9 @@ def test_time_that_is_up_leaves_an_honest_answer():
     assert abs(found.value + found.remainder - trace.logit(1).value) < 1e-9
 
 
-@pytest.mark.parametrize("limit", [{"seconds": float("nan")}, {"seconds": "1"}, {"nodes": -1}, {"memory": True}])
+@pytest.mark.parametrize(
+    "limit", [{"seconds": float("nan")}, {"seconds": "1"}, {"nodes": -1}, {"memory": True}]
+)
 def test_what_is_no_limit_is_refused_by_name(limit):
     trace = run(ZOO["3L-layernorm"]())
     with pytest.raises(px.PathexpError, match=f"{next(iter(limit))}=.* is no limit"):
