@@ -20,6 +20,7 @@ from transformer_lens import TransformerBridgeConfig  # noqa: E402
 from transformer_lens.model_bridge.bridge import TransformerBridge  # noqa: E402
 
 import pathexp as px  # noqa: E402
+from pathexp.circuits.attribution import attribute  # noqa: E402
 from pathexp.model import from_transformer_lens  # noqa: E402
 from tests.interop.double import in_double, shake  # noqa: E402
 
@@ -133,3 +134,26 @@ def test_what_each_head_adds_to_the_logits(pair: Pair) -> None:
     stack, labels = pair.cache.stack_head_results(return_labels=True)
     normed = pair.cache.apply_ln_to_stack(stack)[:, 0] * final_norm(pair.bridge)[0]
     agree(np.stack([added[label] for label in labels]), normed @ pair.bridge.W_U)
+
+
+def attributed(pair: Pair, stack: Any) -> Any:
+    """What each entry adds to the logit of 7 less that of 3 at the last position, as logit_attrs has it; which
+    takes the gain of the final norm to be folded, so that one that is not is applied here."""
+    gain, _ = final_norm(pair.bridge)
+    if isinstance(gain, float):
+        return pair.cache.logit_attrs(stack, tokens=7, incorrect_tokens=3)[:, 0, -1]
+    direction = pair.bridge.tokens_to_residual_directions(7) - pair.bridge.tokens_to_residual_directions(3)
+    return pair.cache.apply_ln_to_stack(stack)[:, 0, -1] * gain @ direction
+
+
+def test_direct_logit_attribution(pair: Pair) -> None:
+    """Head by head and MLP by MLP, whose output biases are entries of their own here."""
+    found = attribute(pair.trace, pair.trace.logit_difference(7, 3), "component")
+    stack, labels = pair.cache.stack_head_results(return_labels=True)
+    agree(np.array([found[label] for label in labels]), attributed(pair, stack))
+    if pair.bridge.cfg.attn_only:
+        return
+    stack = pair.cache.decompose_resid(mode="mlp", incl_embeds=False)
+    biased = [f"b_out_L{n}" in found.labels for n in range(3)]
+    ours = [found[f"L{n}M"] + (found[f"b_out_L{n}"] if biased[n] else 0.0) for n in range(3)]
+    agree(np.array(ours), attributed(pair, stack))
