@@ -83,12 +83,12 @@ class Decomposition:
 
     def __getitem__(self, label: str) -> Array:
         """What one entry is on the final stream, (n, d_model)."""
-        if label not in self._born:
-            raise GraphError(f"no entry {label!r}; entries are {', '.join(self.labels)}")
+        self._check_label(label)
         return self._carried(label, len(self.points) - 1)
 
     def written(self, label: str) -> Array:
-        """What one entry was when it was written, (n, d_model)."""
+        """What one entry was when it was written, (n, d_model). Raises GraphError if there is none."""
+        self._check_label(label)
         return self._written[label]
 
     def branches(self, point: str) -> Mapping[str, Array]:
@@ -176,6 +176,10 @@ class Decomposition:
         if point not in self.points:
             raise GraphError(f"no account at {point!r}; there is one at {', '.join(self.points)}")
         return self.points.index(point)
+
+    def _check_label(self, label: str) -> None:
+        if label not in self._born:
+            raise GraphError(f"no entry {label!r}; entries are {', '.join(self.labels)}")
 
     def _branch(self, label: str) -> str:
         node = self.graph.by_label[label]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import index
 from types import MappingProxyType
 
 from ..errors import FreezeError
 from ..model import Config, Trace
+from ..model.trace import check_trace
 from .build import CapMode, Freezing, MlpMode, pieces
 from .factors import Factors
 from .graph import ResidualGraph
@@ -32,19 +34,38 @@ def freeze(
     cap: where logits are soft-capped, "ratio" freezes what the cap leaves of each, and terms add up to the
         capped logits; "before" leaves the cap out, and terms add up to the logits before it.
 
-    Raises FreezeError for an unknown mode or a neuron that is not there.
+    Raises FreezeError for an unknown mode or a neuron that is not there, PathexpError for what is no run.
 
     >>> import pathexp as px
     >>> graph = px.freeze(px.load("attn-2l").run("To be, or not to be"))
     >>> graph.frozen[0].startswith("attention patterns")
     True
     """
-    freezing = Freezing(mlp, MappingProxyType({layer: tuple(which) for layer, which in neurons.items()}), cap)
+    check_trace(trace, "freeze")
+    freezing = Freezing(mlp, _whole(neurons), cap)
     _check(freezing, trace.config)
     laid = pieces(Factors.of(trace.config, trace), freezing)
     return ResidualGraph(
         **laid, frozen=tuple(ledger(trace, freezing)), trace=trace, before_cap=cap == "before"
     )
+
+
+def _whole(neurons: Mapping[int, Sequence[int]]) -> Mapping[int, tuple[int, ...]]:
+    """Neurons by layer as Python's whole numbers, whatever kind they are given as; never a truth value."""
+    try:
+        return MappingProxyType(
+            {_index(layer): tuple(_index(neuron) for neuron in which) for layer, which in neurons.items()}
+        )
+    except (AttributeError, TypeError):
+        raise FreezeError(
+            f"neurons must be whole numbers by layer, such as {{0: [3, 17]}}, found {neurons!r:.80}"
+        ) from None
+
+
+def _index(value: object) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    return index(value)  # type: ignore[arg-type]
 
 
 def _check(freezing: Freezing, config: Config) -> None:

@@ -1,0 +1,39 @@
+"""What may be frozen how: options that are none are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.errors import FreezeError, PathexpError
+
+TRACE = px.random_model(norm="layernorm", d_mlp=7, biases=True).run([3, 1, 4])
+
+
+@pytest.mark.parametrize(
+    "neurons",
+    [{"0": [1]}, {0: "12"}, {0: [1.0]}, {0: [True]}, {True: [1]}, {0: 3}, [1, 2], None],
+)
+def test_neurons_are_whole_numbers_by_layer(neurons: Any) -> None:
+    with pytest.raises(FreezeError, match="neurons must be whole numbers by layer"):
+        px.freeze(TRACE, neurons=neurons)
+
+
+@pytest.mark.parametrize("which", [[2, 5], np.array([2, 5]), {2, 5}, range(2, 6, 3)])
+def test_neurons_of_any_kind_of_whole_numbers_become_components(which: Any) -> None:
+    graph = px.freeze(TRACE, neurons={np.int64(1): which})
+    assert {"L1N2", "L1N5", "L1M"} <= set(graph.by_label)
+    assert px.expand(graph).verify().ok
+
+
+def test_a_model_is_no_run() -> None:
+    with pytest.raises(PathexpError, match=r"freeze\(\) takes a trace, a run of a model, not Model"):
+        px.freeze(TRACE.model)  # type: ignore[arg-type]
+
+
+def test_entries_that_are_not_there() -> None:
+    with pytest.raises(PathexpError, match="no entry 'L9H0'; entries are E, P"):
+        px.decompose(TRACE).written("L9H0")
