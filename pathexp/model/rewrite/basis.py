@@ -62,10 +62,10 @@ def turned_neurons(model: Model, R: Array) -> Model:
 
 def orthogonal(size: int, basis: npt.ArrayLike | int) -> Array:
     """An orthogonal matrix, (size, size): as given, once it is checked, or at random from a seed (Haar)."""
-    if isinstance(basis, int | np.integer):
+    if isinstance(basis, int | np.integer) and not isinstance(basis, bool) and basis >= 0:
         q, r = np.linalg.qr(np.random.default_rng(basis).standard_normal((size, size)))
         return np.asarray(q * np.sign(np.diagonal(r)), dtype=np.float64)
-    R = np.array(basis, dtype=np.float64)
+    R = _real(basis)
     if R.shape != (size, size):
         raise RewriteError(f"rotate: a basis of this stream has shape ({size}, {size}), found {R.shape}")
     error = float(np.abs(R @ R.T - np.eye(size)).max(initial=0.0))
@@ -74,6 +74,18 @@ def orthogonal(size: int, basis: npt.ArrayLike | int) -> Array:
             f"rotate: the basis is not orthogonal: R Rᵀ differs from the identity by {error:.3g}"
         )
     return R
+
+
+def _real(basis: npt.ArrayLike) -> Array:
+    try:
+        found = np.array(basis)
+    except ValueError:
+        found = np.array(None)
+    if found.dtype.kind not in "iuf" or not found.ndim:
+        raise RewriteError(
+            f"rotate: a basis is a matrix of real numbers, or a seed of at least 0; found {basis!r:.60}"
+        )
+    return found.astype(np.float64)
 
 
 def _privileged(model: Model) -> Iterator[str]:

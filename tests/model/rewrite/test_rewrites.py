@@ -174,6 +174,11 @@ def test_a_rotated_stream_means_something_else_by_coordinate_and_the_neurons_do_
         (np.eye(3), r"shape \(24, 24\), found \(3, 3\)"),
         (2 * np.eye(24), "not orthogonal"),
         (np.full((24, 24), np.nan), "not"),
+        (np.eye(24) + 1j, "a matrix of real numbers, or a seed of at least 0"),
+        ("Haar", "a matrix of real numbers, or a seed of at least 0; found 'Haar'"),
+        ([[1.0, 0.0], [1.0]], "a matrix of real numbers"),
+        (-1, "a seed of at least 0; found -1"),
+        (True, "found True"),
     ],
 )
 def test_a_basis_must_be_orthogonal(basis, text):
