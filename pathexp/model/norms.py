@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import WeightsError
+
 Array = npt.NDArray[np.float64]
 
 
@@ -21,7 +23,13 @@ def normalized(
     ([1.2649, -1.2649, 2.5298, -2.5298], 0.6325)
     """
     centered = x - x.mean(axis=-1, keepdims=True) if kind == "layernorm" else x
-    scale = 1 / np.sqrt(np.mean(centered**2, axis=-1) + eps)
+    square = np.mean(centered**2, axis=-1) + eps
+    if not np.isfinite(square).all():
+        raise WeightsError(
+            "The run overflowed: the mean square that a norm divides by is not finite. "
+            "The weights are too large for double precision; rescale them."
+        )
+    scale = 1 / np.sqrt(square)
     y = centered * scale[..., None]
     y = y if gain is None else y * gain
     return y if bias is None else y + bias, scale

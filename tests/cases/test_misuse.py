@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,3 +114,18 @@ def test_what_is_no_model_is_refused_by_the_name_of_the_call(trace, call):
             getattr(px, call)(wrong)
     with pytest.raises(px.PathexpError, match="head takes a model"):
         px.head(trace, "L1H1")
+
+
+def test_a_rewrite_takes_a_model(trace):
+    for name in ("fold_norms", "rotate", "untie", "center_writing", "fold_multipliers", "fold_value_biases"):
+        arguments = (0,) if name == "rotate" else ()
+        with pytest.raises(px.PathexpError, match=f"{name} takes a model"):
+            getattr(px.rewrite, name)(trace, *arguments)
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+def test_a_stream_that_overflows_in_a_norm_is_no_plausible_run(norm):
+    model = px.random_model(layers=2, heads=2, norm=norm, biases=True)
+    huge = replace(model, weights=replace(model.weights, W_E=model.weights.W_E * 1e200))
+    with pytest.raises(px.PathexpError, match="overflowed"):
+        huge.run([1, 2, 3])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import RewriteError
-from ..model import Model
+from ..model import Model, check_model
 from ..weights import Array
 from .draft import Draft
 from .norms import all_norms
@@ -36,6 +36,7 @@ def rotate(model: Model, basis: npt.ArrayLike | int) -> Model:
     >>> px.rewrite.compare(model, turned).equal, np.allclose(model.weights.W_E, turned.weights.W_E)
     (True, False)
     """
+    check_model(model, "rewrite.rotate")
     if problems := list(_privileged(model)):
         raise RewriteError(f"rotate: the stream of this model has a basis of its own: {'; '.join(problems)}")
     turn = orthogonal(model.config.d_model, basis)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import RewriteError
 from ..config import Config
-from ..model import Model
+from ..model import Model, check_model
 from ..weights import Array
 from .difference import Difference
 from .draft import Draft
@@ -32,6 +32,7 @@ def center_writing(model: Model) -> Model:
     >>> bool(np.abs(centered.weights.W_E.mean(axis=0)).max() < 1e-15), centered.history
     (True, ('center_writing',))
     """
+    check_model(model, "rewrite.center_writing")
     if problem := _bare_reader(model.config):
         raise RewriteError(f"center_writing: the mean of the stream is read: {problem}")
     steps = [
@@ -55,6 +56,7 @@ def center_unembedding(model: Model) -> Model:
     >>> abs(float(centered.run([1, 2]).logits.mean())) < 1e-14
     True
     """
+    check_model(model, "rewrite.center_unembedding")
     if model.config.logit_cap is not None:
         raise RewriteError(
             f"center_unembedding: logits are soft-capped at ±{model.config.logit_cap:g}, and a constant added before "
@@ -80,6 +82,7 @@ def layernorm_to_rmsnorm(model: Model) -> Model:
     >>> px.rewrite.layernorm_to_rmsnorm(ready).config.norm
     'rmsnorm'
     """
+    check_model(model, "rewrite.layernorm_to_rmsnorm")
     if model.config.norm != "layernorm":
         return model
     if problems := list(_not_centered(model)):

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ..model import Model
+from ..model import Model, check_model
 from .draft import Draft
 from .proof import Step, rewritten
 
@@ -25,6 +25,7 @@ def fold_multipliers(model: Model) -> Model:
     >>> folded.config.logit_multiplier, folded.history
     (1.0, ('fold_multipliers',))
     """
+    check_model(model, "rewrite.fold_multipliers")
     return rewritten(model, "fold_multipliers", list(_steps(model)))
 
 

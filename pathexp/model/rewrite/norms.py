@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import RewriteError
 from ..config import Config
-from ..model import Model
+from ..model import Model, check_model
 from ..weights import Array
 from .draft import Draft
 from .proof import Step, rewritten
@@ -35,6 +35,7 @@ def fold_norms(model: Model, norms: Sequence[str] | None = None) -> Model:
     >>> folded.weights.g_attn is None, folded.history
     (True, ('fold_norms(attn, final)',))
     """
+    check_model(model, "rewrite.fold_norms")
     chosen = [name for name in _known(model, norms) if _has(model, name)]
     if problems := [problem for name in chosen for problem in _problems(model, name)]:
         foldable = [name for name in chosen if not list(_problems(model, name))]

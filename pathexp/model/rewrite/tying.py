@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import Model
+from ..model import Model, check_model
 from .draft import Draft
 from .proof import Step, rewritten
 
@@ -15,4 +15,5 @@ def untie(model: Model) -> Model:
     >>> loose.config.tied, np.shares_memory(loose.weights.W_E, loose.weights.W_U)
     (False, False)
     """
+    check_model(model, "rewrite.untie")
     return rewritten(model, "untie", [Step("untie", Draft.untie)] if model.config.tied else [])

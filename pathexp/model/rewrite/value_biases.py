@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from ...errors import RewriteError
-from ..model import Model
+from ..model import Model, check_model
 from ..weights import Array
 from .difference import probe
 from .draft import Draft
@@ -28,6 +28,7 @@ def fold_value_biases(model: Model, patterns: Array | None = None) -> Model:
     >>> folded.weights.b_V is None, folded.history
     (True, ('fold_value_biases',))
     """
+    check_model(model, "rewrite.fold_value_biases")
     if model.weights.b_V is None:
         return model
     shown = model.run(probe(model)).patterns if patterns is None else np.asarray(patterns)
