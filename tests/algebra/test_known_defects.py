@@ -25,6 +25,7 @@ from pathexp.algebra import (
 )
 from pathexp.algebra.spectra import signed
 from pathexp.errors import SpaceError
+from tests.peak import PEAK
 
 
 def space(name, size):
@@ -150,7 +151,6 @@ def test_norms_of_random_compositions_have_the_known_mean():
 
 
 LARGE = """
-import resource, sys
 import numpy as np
 from pathexp.algebra import Dense, Space, top_entries
 
@@ -176,7 +176,7 @@ assert np.isfinite(large.norm()) and np.isfinite(large.trace())
 assert len(large.eigenvalues().values) == 8 and large.eigenvalues().zeros == 49_992
 assert len(large.svd().S) == 8
 assert len(top_entries(large, 20).values) == 20
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+print(peak_bytes())
 """
 
 
@@ -184,7 +184,7 @@ def test_tables_of_fifty_thousand_tokens_stay_small():
     """Dense, the table is 20 GB; everything that is asked of it fits in 500 MB."""
     root = str(Path(pathexp.__file__).resolve().parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", LARGE],
+        [sys.executable, "-c", PEAK + LARGE],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
