@@ -151,6 +151,10 @@ class Walk:
             if after >= 0 and self.ways(depth + 1, int(after), order - 1)
         ]
 
+    def onward(self, depth: int, state: int) -> list[tuple[int, int]]:
+        """Components of one block that may be taken in a state: (index, next state)."""
+        return [(c, int(after)) for c, after in enumerate(self.steps[depth][state]) if after >= 0]
+
     @cached_property
     def _tail_lists(self) -> dict[tuple[int, int, int], list[Word]]:
         return {}
