@@ -1,5 +1,7 @@
 """Circuits: one question a file, answered from weights, graphs and runs."""
 
+from ..model.forward import rerun
+from .attribution import Attribution, HeadTokens, attribute, head_tokens
 from .bigrams import Bigrams, bigrams
 from .composition import CompositionScores, composition_scores
 from .composition_path import CompositionTable, PathComposition, composition_score, composition_table
@@ -9,16 +11,21 @@ from .exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from .flow import flow, inflow_shares, split
 from .head_kinds import HeadKind, HeadKinds, head_kinds, repeated_runs
 from .heads import Head, head
+from .importance import OrderImportance, order_importance
 from .induction import Induction, InductionPair, KeyPath, explain_induction, induction_heads, induction_pairs
+from .information import Information, information
+from .interventions import Intervention, along, distance, intervene, through
 from .lens import Lens, logit_lens
 from .order import OrderBlind, order_blind
 from .privilege import Privilege, basis_privilege
 from .prune import prune
+from .running import Tally, tally
 from .skip_trigrams import Bug, Raised, SkipTrigram, bugs, forced_bug, happens, raised, skip_trigrams
 from .virtual import virtual_weight
 from .virtual_heads import VirtualHead, VirtualShare, virtual_heads, virtual_share
 
 __all__ = [
+    "Attribution",
     "Balance",
     "Bigrams",
     "Bug",
@@ -29,18 +36,25 @@ __all__ = [
     "Head",
     "HeadKind",
     "HeadKinds",
+    "HeadTokens",
     "Induction",
     "InductionPair",
+    "Information",
+    "Intervention",
     "KeyPath",
     "Lens",
     "OrderBlind",
+    "OrderImportance",
     "PathComposition",
     "Privilege",
     "Raised",
     "SkipTrigram",
     "Spectrum",
+    "Tally",
     "VirtualHead",
     "VirtualShare",
+    "along",
+    "attribute",
     "basis_privilege",
     "bigrams",
     "bugs",
@@ -49,17 +63,22 @@ __all__ = [
     "composition_table",
     "copying",
     "decompose",
+    "distance",
     "explain_induction",
     "flow",
     "forced_bug",
     "happens",
     "head",
     "head_kinds",
+    "head_tokens",
     "induction_heads",
     "induction_pairs",
     "inflow_shares",
+    "information",
+    "intervene",
     "logit_lens",
     "order_blind",
+    "order_importance",
     "ov_spectrum",
     "prune",
     "qk_spectrum",
@@ -67,12 +86,15 @@ __all__ = [
     "rebase_ov",
     "rebase_qk",
     "repeated_runs",
+    "rerun",
     "row_maximum_on_diagonal",
     "skip_trigrams",
     "spectrum",
     "split",
     "swap_ov",
     "swap_qk",
+    "tally",
+    "through",
     "ungrouped",
     "virtual_heads",
     "virtual_share",

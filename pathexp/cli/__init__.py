@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ..errors import PathexpError
 from . import (
+    attribute,
     bigrams,
     compose,
     derive,
@@ -22,8 +23,10 @@ from . import (
     head,
     heads,
     induction,
+    intervene,
     lens,
     models,
+    orders,
     score,
     skip_trigrams,
     virtual,
@@ -60,6 +63,9 @@ COMMANDS: Mapping[str, Command] = {
     "lens": lens,
     "compose": compose,
     "virtual": virtual,
+    "attribute": attribute,
+    "orders": orders,
+    "intervene": intervene,
     "models": models,
 }
 
