@@ -2,6 +2,7 @@
 
 from ..model.forward import rerun
 from .attribution import Attribution, HeadTokens, attribute, head_tokens
+from .basis import BasisKurtosis, basis_kurtosis
 from .bigrams import Bigrams, bigrams
 from .composition import CompositionScores, composition_scores
 from .composition_path import CompositionTable, PathComposition, composition_score, composition_table
@@ -16,23 +17,29 @@ from .induction import Induction, InductionPair, KeyPath, explain_induction, ind
 from .information import Information, information
 from .interventions import Intervention, along, distance, intervene, through
 from .lens import Lens, logit_lens
+from .memory import Eraser, Erasure, erasing_neurons, memory_management
 from .order import OrderBlind, order_blind
 from .privilege import Privilege, basis_privilege
 from .prune import prune
 from .running import Tally, tally
 from .skip_trigrams import Bug, Raised, SkipTrigram, bugs, forced_bug, happens, raised, skip_trigrams
+from .subspaces import Bottleneck, Interference, Overlap, between, bottlenecks, interference, overlap
 from .virtual import virtual_weight
 from .virtual_heads import VirtualHead, VirtualShare, virtual_heads, virtual_share
 
 __all__ = [
     "Attribution",
     "Balance",
+    "BasisKurtosis",
     "Bigrams",
+    "Bottleneck",
     "Bug",
     "CompositionScores",
     "CompositionTable",
     "Copying",
     "Decomposition",
+    "Eraser",
+    "Erasure",
     "Head",
     "HeadKind",
     "HeadKinds",
@@ -40,11 +47,13 @@ __all__ = [
     "Induction",
     "InductionPair",
     "Information",
+    "Interference",
     "Intervention",
     "KeyPath",
     "Lens",
     "OrderBlind",
     "OrderImportance",
+    "Overlap",
     "PathComposition",
     "Privilege",
     "Raised",
@@ -55,8 +64,11 @@ __all__ = [
     "VirtualShare",
     "along",
     "attribute",
+    "basis_kurtosis",
     "basis_privilege",
+    "between",
     "bigrams",
+    "bottlenecks",
     "bugs",
     "composition_score",
     "composition_scores",
@@ -64,6 +76,7 @@ __all__ = [
     "copying",
     "decompose",
     "distance",
+    "erasing_neurons",
     "explain_induction",
     "flow",
     "forced_bug",
@@ -75,11 +88,14 @@ __all__ = [
     "induction_pairs",
     "inflow_shares",
     "information",
+    "interference",
     "intervene",
     "logit_lens",
+    "memory_management",
     "order_blind",
     "order_importance",
     "ov_spectrum",
+    "overlap",
     "prune",
     "qk_spectrum",
     "raised",
