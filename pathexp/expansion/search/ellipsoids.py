@@ -53,18 +53,24 @@ def with_points(shape: Array, points: Array) -> Array:
         return shape
     floor = np.max(np.sum(points * points, axis=-1), axis=0) / shape.shape[-1]
     shape = thickened(shape, floor)
-    inverse = np.linalg.inv(shape)
+    inverse: Array = np.linalg.inv(shape).astype(np.float64, copy=False)
     order = np.argsort(-np.sum(points.reshape(len(points), -1) ** 2, axis=1), kind="stable")
     for point in points[order]:
-        image = np.einsum("...ab,...b->...a", inverse, point)
-        size = np.sum(image * point, axis=-1)
-        grow = 1 - 1 / np.maximum(size, 1.0)
-        if not np.any(grow):
-            continue
-        shape = shape + (grow[..., None] * point)[..., None] * point[..., None, :]
-        shrink = grow / (1 + grow * size)
-        inverse = inverse - (shrink[..., None] * image)[..., None] * image[..., None, :]
+        size = np.sum((inverse @ point[..., None])[..., 0] * point, axis=-1)
+        out = np.nonzero(size > 1)
+        if len(out[0]):
+            shape[out], inverse[out] = _with_point(shape[out], inverse[out], point[out])
     return shape * _excess(shape, points)[..., None, None]
+
+
+def _with_point(shape: Array, inverse: Array, point: Array) -> tuple[Array, Array]:
+    """Ellipsoids (M, r, r), their inverses, and one point outside of each, (M, r): the same, grown to hold it."""
+    image = (inverse @ point[..., None])[..., 0]
+    size = np.sum(image * point, axis=-1)
+    grow = 1 - 1 / size
+    shrink = grow / (1 + grow * size)
+    shape = shape + (grow[:, None] * point)[:, :, None] * point[:, None, :]
+    return shape, inverse - (shrink[:, None] * image)[:, :, None] * image[:, None, :]
 
 
 def _excess(shape: Array, points: Array) -> Array:

@@ -36,6 +36,11 @@ class Heads:
         d = self.write.shape[1]
         return np.ascontiguousarray(self.write.transpose(1, 0, 2)).reshape(d, -1)
 
+    @cached_property
+    def seen(self) -> list[tuple[Array, Array]]:
+        """The last sets that were looked at through the readers, and how they look."""
+        return []
+
     @property
     def width(self) -> int:
         """The size of a value, r."""

@@ -33,7 +33,14 @@ def reachable_sets(layout: Layout) -> Iterator[Sets]:
 
 
 def head_sets(heads: Heads, sets: Array) -> Array:
-    """Ellipsoids (n, d, d) on the stream as each head's values see them, (C, n, r, r)."""
+    """Ellipsoids (n, d, d) on the stream as each head's values see them, (C, n, r, r); the last answer is kept."""
+    if heads.seen and heads.seen[-1][0] is sets:
+        return heads.seen[-1][1]
+    heads.seen[:] = [(sets, _seen(heads, sets))]
+    return heads.seen[-1][1]
+
+
+def _seen(heads: Heads, sets: Array) -> Array:
     count, r, d = heads.read.shape
     half = (heads.read.reshape(-1, d) @ sets).reshape(len(sets), count, r, d)
     return np.stack([half[:, row] @ heads.read[row].T for row in range(count)])

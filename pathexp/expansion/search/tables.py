@@ -124,6 +124,8 @@ class Tables:
                 blocks.append(self._at(b, sets))
                 if stop(b):
                     return None
+            for heads in (each for stacks in self.layout.heads for each in stacks):
+                heads.seen.clear()
             self._made.append(Bounds(tuple(blocks)))
         return self._made[0]
 
