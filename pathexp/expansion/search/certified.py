@@ -33,7 +33,7 @@ def search(walk: Walk, k: int, field: Array, budget: Budget) -> Found:
     Paths that go straight into the sink are not among them.
     """
     known = tables(walk)
-    if norms := known.norm_bounds:
+    if norms := None if known.has_sets else known.norm_bounds:
         nodes = min(NORM_NODES, budget.nodes or NORM_NODES)
         narrow = Budget(budget.seconds, nodes, budget.memory, budget.progress, budget.started)
         found = _search(known, norms, k, field, narrow)

@@ -116,6 +116,11 @@ class Tables:
     def _made(self) -> list[Bounds]:
         return []
 
+    @property
+    def has_sets(self) -> bool:
+        """Whether the reachable sets are made already."""
+        return bool(self._made)
+
     def set_bounds(self, stop: Callable[[int], bool]) -> Bounds | None:
         """Bounds from reachable sets, made once; None if `stop` says so at a block before they are done."""
         if not self._made:
