@@ -34,7 +34,9 @@ def alone(script: str, part: str, python: str = sys.executable) -> dict[str, Any
     environment = {k: v for k, v in os.environ.items() if python == sys.executable or k != "PYTHONPATH"}
     done = subprocess.run([python, script, "--part", part], capture_output=True, text=True, env=environment)
     if done.returncode:
-        print(f"({part} cannot run here: {(done.stderr.strip().splitlines() or ['?'])[-1]})")
+        print(
+            f"({part.partition(':')[0]} cannot run here: {(done.stderr.strip().splitlines() or ['?'])[-1]})"
+        )
         return None
     return json.loads(done.stdout.strip().splitlines()[-1])
 
