@@ -10,6 +10,7 @@ import numpy as np
 
 from ..model import Model
 from ..model.model import check_model
+from .evened import evened
 from .gram import Array, Flags, meet
 from .head_sides import HeadSides
 from .ports import Norms, Ports
@@ -94,7 +95,7 @@ def composition_scores(model: Model, *, norms: Norms = "folded", distance: int =
     [('L1H0.K', 'L0H0')]
     """
     check_model(model, "composition_scores")
-    sides, c = HeadSides(Ports(model, norms), distance), model.config
+    sides, c = HeadSides(Ports(evened(model), norms), distance), model.config
     shape = (3, c.n_layers, c.n_heads, c.n_layers, c.n_heads)
     score, z = np.full(shape, np.nan), np.full(shape, np.nan)
     zero: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from ..algebra import LinearMap, compose, norm
 from ..errors import PathError
 from ..model import Model
 from .composition import Composition
+from .evened import evened
 from .gram import Array, Flags, Side, labels, meet, reduced
 from .head_sides import HeadSides
 from .ports import Norms, Place, Ports
@@ -51,7 +52,7 @@ def composition_score(model: Model, path: Sequence[str], *, norms: Norms = "fold
     stops = tuple(path.split() if isinstance(path, str) else path)
     if len(stops) < 2:
         raise PathError(f"a composition needs a writer and a reader, found {' '.join(stops) or 'nothing'}")
-    ports = Ports(model, norms)
+    ports = Ports(evened(model), norms)
     maps = [ports.writer(stops[0]), *map(ports.through, stops[1:-1]), _whole_reader(ports, stops[-1])]
     check_route([ports.place(label) for label in stops])
     norms_apart = [norm(map) for map in maps]
@@ -120,7 +121,7 @@ def composition_table(model: Model, *, norms: Norms = "folded", distance: int = 
     >>> table.readers[-2:], table.writers, bool(table["U", "E"] > 0)
     (('L0H1.V', 'U'), ('E', 'P', 'L0H0', 'L0H1'), True)
     """
-    ports = Ports(model, norms)
+    ports = Ports(evened(model), norms)
     readers, writers = _readers(ports, distance), _writers(ports)
     read, written = labels(readers), labels(writers)
     allowed = _allowed([ports.place(name) for name in read], [ports.place(name) for name in written])

@@ -7,7 +7,7 @@ OV circuit W_U W_OV W_E with positive eigenvalues; a head that looks for its own
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..algebra.operations import endomorphism
 from ..graph import Array
 from ..model import Model
 from ..model.model import check_model
+from .evened import evened, scales
 from .heads import Head, head
 from .token_grams import keys_read, queries_read, token_grams, values_read, written
 
@@ -30,11 +31,13 @@ class Spectrum:
 
     `eigenvalues` are complex, by descending magnitude; `size` is the dimension of the space, all other
     eigenvalues being zero. `score` is Σλ / Σ|λ|, from -1 to 1, and `positive` the share of Σ|λ| that
-    eigenvalues of positive real part hold; both are None, with a `reason`, where that is 0/0.
+    eigenvalues of positive real part hold; both are None, with a `reason`, where that is 0/0. Of weights of
+    extreme size (beyond 2^±40) the eigenvalues are `eigenvalues` · 2^`exponent`, which float64 may not hold.
     """
 
     eigenvalues: NDArray[np.complex128]
     size: int
+    exponent: int = 0
 
     @property
     def total(self) -> float:
@@ -117,9 +120,31 @@ def _conditions(right: NDArray[np.complex128]) -> Array:
 
 def ov_spectrum(head: Head) -> Spectrum:
     """Return the spectrum of a head's full OV circuit, W_U W_OV W_E. O(d_model² d_head) after the model's first."""
+    head, exponent = _evened(head, _ON_THE_WAY_OV)
     grams, read, write = token_grams(head.model), values_read(head), written(head)
     scale = grams.in_size * grams.out_size * float(np.linalg.norm(read) * np.linalg.norm(write))
-    return turned_spectrum(read @ grams.copying @ write, scale, head.model.config.d_vocab)
+    found = turned_spectrum(read @ grams.copying @ write, scale, head.model.config.d_vocab)
+    return replace(found, exponent=exponent)
+
+
+_ON_THE_WAY_OV = ("W_E", "g_embed", "g_attn", "W_V", "W_O", "g_attn_post", "g_final", "W_U")
+_ON_THE_WAY_QK = ("W_E", "g_embed", "g_attn", "W_Q", "W_K", "g_attn", "g_embed", "W_E")
+
+
+def _evened(head: Head, names: tuple[str, ...]) -> tuple[Head, int]:
+    """The head with weights of extreme size brought near one, and by which power of two their product shrank."""
+    model = evened(head.model)
+    if model is head.model:
+        return head, 0
+    layer, query, key = (
+        (head.layer,),
+        (head.layer, head.index),
+        (head.layer, model.config.kv_head(head.index)),
+    )
+    place = {"g_attn": layer, "g_attn_post": layer, "W_Q": query, "W_O": query, "W_K": key, "W_V": key}
+    found = scales(head.model)
+    shrunk = sum(int(found[name][place.get(name, ())].sum()) for name in names if name in found)
+    return replace(head, model=model), shrunk
 
 
 def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
@@ -129,11 +154,13 @@ def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
     """
     if distance is None:
         _ = head.QK  # which refuses rotary positions
+    head, exponent = _evened(head, _ON_THE_WAY_QK)
     grams, query, key = token_grams(head.model), queries_read(head), keys_read(head)
     turn = None if distance is None else head.form.rotation(distance)
     key = key if turn is None else turn.numbers().dense() @ key
     scale = grams.in_size**2 * float(np.linalg.norm(query) * np.linalg.norm(key))
-    return turned_spectrum(key @ grams.matching @ query.T, scale, head.model.config.d_vocab)
+    found = turned_spectrum(key @ grams.matching @ query.T, scale, head.model.config.d_vocab)
+    return replace(found, exponent=exponent)
 
 
 def row_maximum_on_diagonal(map: LinearMap, block: int = 2**22) -> float:

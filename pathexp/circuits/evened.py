@@ -1,0 +1,46 @@
+"""Weights of extreme size, brought near one: what does not depend on their scale is computed without overflow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graph import Array
+from ..model import Model
+
+EXTREME = 40
+"""Beyond 2 to the plus or minus this the largest entry of a weight counts as extreme."""
+
+
+@lru_cache(maxsize=4)
+def evened(model: Model) -> Model:
+    """Return a model with every matrix and gain over a power of two, its largest entry near one.
+
+    Powers of two round nothing, so scores that do not depend on scale stay what they are, to the bit. A model
+    without extreme weights is returned as it is. O(weights).
+    """
+    exponents = scales(model)
+    if all((np.abs(each) <= EXTREME).all() for each in exponents.values()):
+        return model
+    arrays = model.weights.arrays()
+    smaller = {name: np.ldexp(arrays[name], -each) for name, each in exponents.items()}
+    return replace(model, weights=replace(model.weights, **smaller))
+
+
+def scales(model: Model) -> dict[str, NDArray[np.int32]]:
+    """The power of two of the largest entry of every matrix and every gain, zero for nothing but zeros."""
+    return {
+        name: _exponents(array, 1 if name.startswith("g_") else 2)
+        for name, array in model.weights.arrays().items()
+        if name.startswith(("W_", "g_"))
+    }
+
+
+def _exponents(array: Array, axes: int) -> NDArray[np.int32]:
+    across = tuple(range(-axes, 0))
+    largest = np.maximum(array.max(axis=across, initial=0.0, keepdims=True), 0.0)
+    smallest = np.minimum(array.min(axis=across, initial=0.0, keepdims=True), 0.0)
+    return np.asarray(np.frexp(np.maximum(largest, -smallest))[1], dtype=np.int32)

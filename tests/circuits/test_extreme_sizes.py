@@ -1,0 +1,81 @@
+"""Weights times 10 to the ±200: what does not depend on scale does not change, and nothing warns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pathexp.circuits import composition_score, composition_scores, composition_table, copying
+from pathexp.circuits.evened import evened
+from tests.zoo import FAMILIES, ZOO
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+NAMES = [
+    ("W_V",),
+    ("W_O",),
+    ("W_Q", "W_K"),
+    ("W_E",),
+    ("W_U",),
+    ("g_attn",),
+    ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U"),
+]
+
+
+@pytest.fixture(params=["2L-gqa", "3L-layernorm", "llama", "qwen3"])
+def model(request):
+    return {**ZOO, **FAMILIES}[request.param]()
+
+
+def times(model, names, factor):
+    arrays = {name: getattr(model.weights, name) * factor for name in names}
+    return replace(model, weights=replace(model.weights, **arrays))
+
+
+@pytest.mark.parametrize("factor", [2.0**-660, 2.0**-60, 2.0**60, 2.0**660])
+@pytest.mark.parametrize("names", NAMES, ids=" ".join)
+def test_scores_do_not_depend_on_the_size_of_weights(model, names, factor):
+    scaled = times(model, names, factor)
+    before, after = composition_scores(model), composition_scores(scaled)
+    for kind in "qkv":
+        np.testing.assert_allclose(after.of(kind), before.of(kind), rtol=1e-9)
+        np.testing.assert_allclose(after.z[kind], before.z[kind], rtol=1e-6, atol=1e-9)
+    assert after.undefined == before.undefined
+    np.testing.assert_allclose(composition_table(scaled).score, composition_table(model).score, rtol=1e-9)
+    for path in ("E L0H1 L1H0 U", "L0H0 L1H1.Q"):
+        assert composition_score(scaled, path).score == pytest.approx(composition_score(model, path).score)
+
+
+@pytest.mark.parametrize("factor", [2.0**-660, 2.0**-60, 2.0**60, 2.0**660])
+@pytest.mark.parametrize("names", NAMES, ids=" ".join)
+def test_spectra_carry_their_size_as_a_power_of_two(model, names, factor):
+    for before, after in zip(copying(model), copying(times(model, names, factor)), strict=True):
+        assert after.ov.score == pytest.approx(before.ov.score)
+        shift = int(np.log2(factor)) * sum(name in names for name in ("W_E", "W_U", "W_V", "W_O", "g_attn"))
+        np.testing.assert_allclose(
+            after.ov.eigenvalues * 2.0 ** (after.ov.exponent - shift),
+            before.ov.eigenvalues,
+            rtol=1e-6,
+            atol=1e-10,
+        )
+        if before.qk is not None and after.qk is not None:
+            assert after.qk.score == pytest.approx(before.qk.score)
+            shift = int(np.log2(factor)) * sum(
+                name in names for name in ("W_E", "W_E", "W_Q", "W_K", "g_attn", "g_attn")
+            )
+            back = after.qk.eigenvalues * 2.0 ** (after.qk.exponent - shift)
+            np.testing.assert_allclose(back, before.qk.eigenvalues, rtol=1e-6, atol=1e-10)
+
+
+def test_ordinary_weights_are_left_alone():
+    for make in (*ZOO.values(), *FAMILIES.values()):
+        model = make()
+        assert evened(model) is model
+
+
+def test_one_extreme_head_beside_ordinary_ones():
+    model = ZOO["3L-layernorm"]()
+    W_V = np.array(model.weights.W_V)
+    W_V[0, 1] *= 1e-200
+    one = replace(model, weights=replace(model.weights, W_V=W_V))
+    np.testing.assert_allclose(composition_scores(one).v, composition_scores(model).v, rtol=1e-9)
