@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import PathexpError
 from ..graph import Array, push, start_value
 from ..model import Trace
-from ..model.forward import unembedded
+from ..model.parts import unembedded
 from ..model.trace import check_trace
 from .decompose import stream_points
 

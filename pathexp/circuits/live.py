@@ -1,183 +1,129 @@
-"""Only chosen paths, live: every component is computed anew for what reaches it along paths that may go on.
+"""Only chosen paths, live: norms, patterns and neurons are computed anew for what each copy of a component reads.
 
-A component stands on many paths. Each copy of it is told apart by the endings that are still accepted behind it, and
-reads the sum of what may come before such an ending; a norm, a pattern or a neuron is then computed for just that.
 Path patching (Wang et al. 2022, "Interpretability in the Wild", section 3.1; Goldowsky-Dill et al. 2023, "Localizing
 Model Behavior with Path Patching") is the case where the other paths carry another text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from ..errors import PathexpError
-from ..graph import Array, Component, ResidualGraph, Source, Walk
-from ..graph.automaton import Automaton
+from ..graph import Array, Component, Source
 from ..model import Trace
-from ..model.forward import head_outputs, mlp_output, separable, unembedded
+from ..model.parts import after_block, embedded, embedding_parts, head_outputs, mlp_output, unembedded
+from .copies import Ending, KeptPaths
 
-Ending = frozenset[int]
-"""The forward states of the automaton from which an ending is accepted; empty where none is."""
+Kind = tuple[int, Ending, str, frozenset[str]]
+"""What outputs of a block's heads depend on: layer, what is read, by which sides, without which constants."""
 
-SIDES = "qkvm"
+EMBEDDING = ("E", "P")
+"""The sources that the norm of the embedding, if any, is computed for."""
+
+BRANCHES = {"attn": "b_O", "mlp": "b_out"}
+"""The branches of a layer with the biases that are added to what they give, before any norm behind them."""
 
 
 @dataclass(frozen=True, eq=False)
-class LivePaths:
-    """The paths of a run that a walk keeps, live; the others carry nothing, or the tokens of another run.
+class LivePaths(KeptPaths):
+    """The paths of a run that a walk keeps, live, in any architecture.
 
-    `sides`: what of a component reads along the paths: "q", "k", "v" of heads, "m" of MLPs; the rest of them reads
-    the stream of the run as it was. Constants inside a component stay with it while anything reaches it.
-
-    Raises PathexpError where norms stand behind several components at once (post-norm, norms of branches), before a
-    transform, for a graph changed by hand, unknown sides, or another run of another model or length.
+    A norm behind several components (post-norm, norms of branches) or behind the embedding is computed for the sum that
+    arrives there along kept paths, in each copy of the stream. A component's side that does not read along paths
+    reads the stream of the run as it was. Constants inside a component are kept by their own paths; biases of
+    queries and keys always stay.
     """
 
-    trace: Trace
-    walk: Walk
-    other: Trace | None = None
-    sides: str = SIDES
-
-    def __post_init__(self) -> None:
-        for problem in self._problems():
-            raise PathexpError(problem)
-
-    def _problems(self) -> Iterator[str]:
-        config = self.trace.config
-        if not separable(config) or config.transform:
-            yield (
-                "live paths need components with outputs of their own; in this model norms stand behind sums of them "
-                f"(norm_placement={config.norm_placement!r}, transform={config.transform!r})"
-            )
-        if not self.sides or set(self.sides) - set(SIDES):
-            yield f"sides are letters of {SIDES!r} (queries, keys, values, MLPs), found {self.sides!r}"
-        if self.other is not None and not _alike(self.trace, self.other):
-            yield (
-                f"the other run is one of the same model and length, {len(self.trace)} tokens; "
-                f"found {len(self.other)} tokens of {self.other.model!r}"
-            )
-
-    @property
-    def graph(self) -> ResidualGraph:
-        """The residual graph of the run."""
-        graph: ResidualGraph = self.trace.graph
-        return graph
-
     def logits(self) -> Array:
-        """What the unembedding makes of the stream that the kept paths bring it, (n, V), the final norm anew.
+        """What the end of the model makes of the stream that the kept paths bring it, (n, V), the final norm anew.
 
-        Cost: one forward pass for each set of endings that differs.
+        Cost: one forward pass for each set of endings that differs, once more for each set of constants left out.
         """
-        return unembedded(self.trace.model, self._final)
+        return unembedded(self.trace.model, self.final, self.dropped(self.graph.sink.label, self.at_sink))
+
+    def enters(self, source: Source) -> bool:
+        """Whether a source is added between blocks: biases of branches come before the norm behind them."""
+        return super().enters(source) and source.label not in self._branch_biases
 
     @cached_property
-    def _final(self) -> Array:
-        streams = {ending: np.zeros(self.graph.sizes[:2]) for ending in self._endings}
-        fed = dict.fromkeys(self._endings, False)
-        for depth in range(len(self.graph.blocks) + 1):
-            self._arrive(depth, streams, fed)
-            if depth < len(self.graph.blocks):
-                self._cross(depth, streams, fed)
-        return streams[self._at_sink]
+    def _branch_biases(self) -> frozenset[str]:
+        layers = range(self.trace.config.n_layers)
+        return frozenset(f"{bias}_L{layer}" for bias in BRANCHES.values() for layer in layers)
 
-    def _arrive(self, depth: int, streams: dict[Ending, Array], fed: dict[Ending, bool]) -> None:
-        """Sources enter the streams whose endings they may begin; elsewhere their counterparts do."""
-        for source in self.graph.sources:
-            if source.depth != depth:
-                continue
-            for ending in streams:
-                if self._after(source) in ending:
-                    streams[ending] = streams[ending] + source.value()
-                    fed[ending] = True
-                elif self.other is not None:
-                    streams[ending] = streams[ending] + self._counterpart(source.label).value()
-
-    def _cross(self, depth: int, streams: dict[Ending, Array], fed: dict[Ending, bool]) -> None:
-        """One block: what each of its components adds, computed for every stream that any copy of it reads."""
-        components = self.graph.blocks[depth].components
-        before = {(c.label, ending): self._before(ending, c.label) for c in components for ending in streams}
-        outputs = {read: self._outputs(depth, streams[read]) for read in set(before.values())}
-        reached = dict(fed)
-        added = {ending: np.zeros(self.graph.sizes[:2]) for ending in streams}
-        for place, component in enumerate(components):
-            for ending in streams:
-                read = before[component.label, ending]
-                alive = reached[read] or self._constants_pass(component.label, ending)
-                if alive or self.other is not None:
-                    added[ending] = added[ending] + outputs[read][place]
-                    fed[ending] |= alive
-        for ending, amount in added.items():
-            streams[ending] = streams[ending] + amount
-
-    def _outputs(self, depth: int, stream: Array) -> list[Array]:
-        """What every component of a block adds, for one stream."""
-        components, model = self.graph.blocks[depth].components, self.trace.model
-        clean = self._clean(components[0])
-        query, key, value, neurons = (stream if side in self.sides else clean for side in SIDES)
-        layer = components[0].layer
-        heads = None
-        if any(c.head is not None for c in components):
-            heads = head_outputs(model, layer, (query, key, value))
-        return [
-            mlp_output(model, layer, neurons) if c.head is None or heads is None else heads[c.head]
-            for c in components
+    def arrived(self, depth: int, stream: Array, sources: list[tuple[Source, bool]]) -> Array:
+        """The stream with what sources add, the norm of the embedding computed anew."""
+        parts = [
+            self._part(source, kept) for source, kept in sources if depth == 0 and source.label in EMBEDDING
         ]
+        if parts:
+            stream = stream + embedded(self.trace.model, sum(parts[1:], parts[0]))
+        return sum((s.value() for s, _ in sources if depth or s.label not in EMBEDDING), stream)
 
-    def _clean(self, component: Component) -> Array:
-        """The stream that a component read in the run."""
-        layer = component.layer
-        if component.head is None and not self.trace.config.parallel:
-            return self.trace.residuals[f"L{layer}.mid"]
-        return self.trace.residuals["embed" if layer == 0 else f"L{layer - 1}.out"]
+    def _part(self, source: Source, kept: bool) -> Array:
+        run = self.trace if kept or self.other is None else self.other
+        return self._embeddings(run)[source.label]
 
-    # Endings -------------------------------------------------------------------------------------------
+    def _embeddings(self, run: Trace) -> Mapping[str, Array]:
+        return embedding_parts(run.model, run.tokens)
 
-    @property
-    def _automaton(self) -> Automaton:
-        return self.walk.automaton
+    def crossed(self, depth: int, ending: Ending, stream: Array, outputs: Mapping[str, Array]) -> Array:
+        """The stream behind a block, norms behind its branches computed anew."""
+        components = self.graph.blocks[depth].components
+        layer = components[0].layer
+        given = {}
+        for branch in dict.fromkeys(_branch(component) for component in components):
+            whole = [outputs[c.label] for c in components if c.label in outputs and _branch(c) == branch]
+            given[branch] = sum(whole, np.zeros_like(stream)) + self._bias(layer, branch, ending)
+        return after_block(self.trace.model, layer, stream, given)
+
+    def _bias(self, layer: int, branch: str, ending: Ending) -> Array:
+        """The bias of a branch, if a kept path begins at it."""
+        name = BRANCHES[branch]
+        source = self.graph.by_label.get(f"{name}_L{layer}")
+        if not isinstance(source, Source) or (self.other is None and not self.begins(source, ending)):
+            return np.zeros(self.trace.config.d_model)
+        bias: Array = getattr(self.trace.model.weights, name)[layer]
+        return bias
+
+    def output(self, component: Component, read: Ending, stream: Array, dropped: frozenset[str]) -> Array:
+        """What a copy of a component gives, patterns and gates computed anew."""
+        sides = self.reading.of(component.label)
+        kinds = frozenset(label.rpartition("_L")[0] for label in dropped)
+        key = (component.layer, read, sides, kinds)
+        if component.head is None:
+            return self._neurons(component, stream, sides, kinds)
+        if key not in self._heads:
+            self._heads[key] = self._every_head(component, stream, sides, kinds)
+        given: Array = self._heads[key][component.head]
+        return given
 
     @cached_property
-    def _at_sink(self) -> Ending:
-        states = range(len(self._automaton.table))
-        return frozenset(state for state in states if self.walk.finishes(state))
+    def _heads(self) -> dict[Kind, Array]:
+        return {}
 
-    @cached_property
-    def _endings(self) -> tuple[Ending, ...]:
-        """All sets of endings that copies of components differ by, found backward from the sink."""
-        found = [self._at_sink]
-        for ending in found:
-            for component in self.graph.components():
-                before = self._before(ending, component.label)
-                if before not in found:
-                    found.append(before)
-        return tuple(found)
-
-    def _before(self, ending: Ending, label: str) -> Ending:
-        """The endings before which a component stands: its label, then one of these."""
-        states = range(len(self._automaton.table))
-        return frozenset(state for state in states if self.walk.next_state(state, label) in ending)
-
-    def _after(self, source: Source) -> int:
-        return self.walk.next_state(self._automaton.start, source.label)
-
-    def _constants_pass(self, label: str, ending: Ending) -> bool:
-        """Whether a kept path begins at a constant inside a component and has one of these endings."""
-        return any(
-            self._after(source) >= 0 and self.walk.next_state(self._after(source), label) in ending
-            for source in self.graph.sources
-            if label in source.into
+    def _every_head(self, component: Component, stream: Array, sides: str, dropped: frozenset[str]) -> Array:
+        clean = self.clean(component)
+        query, key, value = (stream if side in sides else clean for side in "qkv")
+        no_bias = "".join(set("qkv") & set(sides)) if "b_attn" in dropped else ""
+        value_bias = "b_V" not in dropped or "v" not in sides
+        return head_outputs(
+            self.trace.model,
+            component.layer,
+            (query, key, value),
+            no_norm_bias=no_bias,
+            value_bias=value_bias,
         )
 
-    def _counterpart(self, label: str) -> Source:
-        assert self.other is not None
-        source = self.other.graph.by_label[label]
-        assert isinstance(source, Source)
-        return source
+    def _neurons(self, component: Component, stream: Array, sides: str, dropped: frozenset[str]) -> Array:
+        model, layer = self.trace.model, component.layer
+        if "m" not in sides:
+            return mlp_output(model, layer, self.clean(component))
+        norm_bias = not dropped & {"b_mlp", "b_attn"}
+        return mlp_output(model, layer, stream, norm_bias=norm_bias, in_bias="b_in" not in dropped)
 
 
-def _alike(a: Trace, b: Trace) -> bool:
-    return a.model is b.model and len(a) == len(b)
+def _branch(component: Component) -> str:
+    return "mlp" if component.head is None else "attn"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from ..circuits.interventions import along, through
-from ..circuits.live import SIDES
+from ..circuits.copies import SIDES
+from ..circuits.interventions import Cut, along, through
 from ..errors import PathexpError
-from ..graph import Query, query
+from ..graph import Query
 from ..report.interventions import report_interventions
 from .arguments import OK, add_run_arguments, add_target_arguments, model_of, run_of, show, target_of
 
@@ -20,7 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser)
     parser.add_argument("--node", metavar="LABEL", help="all paths through a component or from a source")
     parser.add_argument(
-        "--edge", nargs=2, metavar=("WRITER", "READER"), help="all paths along an edge; a reader may be U"
+        "--edge",
+        nargs=2,
+        metavar=("WRITER", "READER"),
+        help="all paths along an edge; a reader may be U, or a port of a head: L1H0.Q, .K, .V",
     )
     parser.add_argument("--cut", metavar="QUERY", help="all paths that match a query, such as 'E L0H1 U'")
     parser.add_argument(
@@ -29,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let the paths carry this text, as long as the first, instead of nothing",
     )
     parser.add_argument(
-        "--sides", default=SIDES, help="live, what reads along the paths: q, k, v of heads, m of MLPs"
+        "--sides", default=SIDES, help="what reads along the paths: q, k, v of heads, m of MLPs"
     )
 
 
@@ -43,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _cut(options: argparse.Namespace) -> Query | None:
+def _cut(options: argparse.Namespace) -> str | Query | Cut | None:
     """The paths of the command line; None for those of each component in turn."""
     given = [name for name in ("node", "edge", "cut") if getattr(options, name) is not None]
     if len(given) > 1:
@@ -52,4 +55,4 @@ def _cut(options: argparse.Namespace) -> Query | None:
         return through(options.node)
     if options.edge is not None:
         return along(*options.edge)
-    return None if options.cut is None else query(options.cut)
+    return None if options.cut is None else str(options.cut)

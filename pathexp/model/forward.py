@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
 Edit = Callable[[Array], Array]
-Reads = tuple[Array, Array, Array]
 Edits = Mapping[str, Edit]
 NO_EDITS: Edits = MappingProxyType({})
 Frozen = TypeVar("Frozen", bound=npt.NDArray[Any])
@@ -43,7 +42,7 @@ def forward(model: Model, tokens: Tokens, edits: Edits = NO_EDITS) -> Trace:
     Raises WeightsError if a score or a logit is not finite, PathexpError for an edit that is never met or of
     another shape.
     """
-    run = _Run(model.config, model.weights, edits)
+    run = Run(model.config, model.weights, edits)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows reaches scores or logits, and raises
         stream = run.embed(tokens)
         for layer in range(model.config.n_layers):
@@ -52,17 +51,6 @@ def forward(model: Model, tokens: Tokens, edits: Edits = NO_EDITS) -> Trace:
         check_finite(logits, "a logit", "position, token")
     run.check_edits()
     return _trace(model, tokens, logits, run)
-
-
-def unembedded(model: Model, stream: Array) -> Array:
-    """What the end of a model makes of any final stream, (n, d) to logits (n, V).
-
-    >>> import pathexp as px
-    >>> trace = px.random_model(norm="layernorm").run([1, 2])
-    >>> bool((unembedded(trace.model, trace.residuals["final_in"]) == trace.logits).all())
-    True
-    """
-    return capped(_Run(model.config, model.weights).unembed(stream), model.config.logit_cap)
 
 
 def rerun(trace: Trace, edits: Edits) -> Trace:
@@ -82,38 +70,7 @@ def rerun(trace: Trace, edits: Edits) -> Trace:
     return forward(trace.model, trace.tokens, edits)
 
 
-def head_outputs(model: Model, layer: int, reads: Reads) -> Array:
-    """What each head of a layer adds to the stream, (H, n, d), for streams (n, d) that Q, K and V read.
-
-    Norms and patterns are computed for these streams; the output bias is no head's and is left out. Where heads
-    write through a norm together (not "pre" placement) no head has an output of its own: see ``separable``.
-    """
-    run, c = _Run(model.config, model.weights), model.config
-    with np.errstate(over="ignore", invalid="ignore"):
-        query, key, value = (run.block_norm(stream, layer, "attn") for stream in reads)
-        if c.positions == "qk":
-            query, key = (stream + run.positions(len(stream)) for stream in (query, key))
-        z = attend(value, query, layer, c, model.weights, keys_from=key).z
-    added: Array = c.residual_multiplier * (z @ np.swapaxes(model.weights.W_O[layer], -1, -2))
-    return added
-
-
-def mlp_output(model: Model, layer: int, stream: Array) -> Array:
-    """What the MLP of a layer adds to the stream, (n, d), for a stream that it reads, without its output bias."""
-    run, c = _Run(model.config, model.weights), model.config
-    read = run.block_norm(stream, layer, "attn" if c.parallel == "shared" else "mlp")
-    result = neurons(read, layer, c, model.weights).result
-    bias = model.weights.b_out
-    added: Array = c.residual_multiplier * (result if bias is None else result - bias[layer])
-    return added
-
-
-def separable(config: Config) -> bool:
-    """Whether every component has an output of its own: no norm stands behind several of them."""
-    return not any(name.endswith("_post") for name in config.block_norms)
-
-
-class _Run:
+class Run:
     """The record of a run while it is made."""
 
     def __init__(self, config: Config, weights: Weights, edits: Edits = NO_EDITS) -> None:
@@ -235,7 +192,7 @@ def _edited(point: str, edit: Edit, stream: Array) -> Array:
     return found
 
 
-def _trace(model: Model, tokens: Tokens, logits: Array, run: _Run) -> Trace:
+def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
     c, n = model.config, len(tokens)
     square, queries = (c.n_heads, n, n), (c.n_heads, n, c.d_head)
     groups, hidden = (c.n_kv_heads, n, c.d_head), (n, c.d_mlp)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..circuits.interventions import Intervention, distance, intervene, through
+from ..circuits.interventions import Cut, Intervention, distance, intervene, through
 from ..graph import Query
 from ..model import Target, Trace
 from .text import table, visible
@@ -58,6 +58,7 @@ class InterventionReport:
             moved = distance(self.trace.logits, found.live)
             rows.append(
                 {"name": name, "query": str(found.cut), "paths": found.paths, "sides": found.sides}
+                | {"ports": dict(found.ports)}
                 | {"frozen": frozen, "live": live, "price": frozen - live, "live_kl": moved}
             )
         target = {"label": self.target.label, "position": self.target.position, "value": self.target.value}
@@ -65,9 +66,10 @@ class InterventionReport:
 
 
 def report_interventions(
-    trace: Trace, target: Target, cut: Query | None, other: Trace | None, sides: str
+    trace: Trace, target: Target, cut: str | Query | Cut | None, other: Trace | None, sides: str
 ) -> InterventionReport:
     """Intervene on the paths of a query, or on those through each component in turn."""
+    chosen: list[tuple[str, str | Query | Cut]]
     chosen = [(label, through(label)) for label in trace.graph.alphabet.components] or [("E", through("E"))]
     if cut is not None:
         chosen = [(str(cut), cut)]

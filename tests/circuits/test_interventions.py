@@ -6,7 +6,7 @@ import pytest
 import pathexp as px
 from pathexp.circuits.interventions import along, distance, intervene, through
 from pathexp.errors import PathexpError
-from pathexp.model.forward import rerun, separable
+from pathexp.model.forward import rerun
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES, ZOO
 
@@ -18,24 +18,15 @@ def pair(model):
     return (model.run(rng.integers(0, model.config.d_vocab, n)) for _ in range(2))
 
 
-def lives(model):
-    return separable(model.config) and not model.config.transform
-
-
 @pytest.mark.parametrize("name", EVERY)
 def test_patching_every_path_is_the_other_run_and_cutting_none_is_this_one(name):
-    model = EVERY[name]()
-    trace, other = pair(model)
-    if not lives(model):
-        with pytest.raises(PathexpError, match=r"norm_placement|transform"):
-            intervene(trace, "S? .* U")
-        return
+    trace, other = pair(EVERY[name]())
     everything = intervene(trace, "S? .* U", other=other)
-    np.testing.assert_allclose(everything.live, other.logits, atol=1e-12)
+    np.testing.assert_allclose(everything.live, other.logits, atol=1e-11)
     nothing = intervene(trace, px.query("E U") & ~px.query("E U"))
     assert nothing.paths == 0
-    np.testing.assert_allclose(nothing.live, trace.logits, atol=1e-12)
-    np.testing.assert_allclose(nothing.frozen, trace.logits, atol=1e-12)
+    np.testing.assert_allclose(nothing.live, trace.logits, atol=1e-11)
+    np.testing.assert_allclose(nothing.frozen, trace.logits, atol=1e-11)
 
 
 def test_values_cost_nothing_where_nothing_else_is_frozen():

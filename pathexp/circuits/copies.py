@@ -1,0 +1,211 @@
+"""Only chosen paths: every component is copied, and each copy reads what comes along paths that may go on.
+
+A component stands on many paths. Its copies are told apart by the endings that are still accepted behind them; a copy
+reads the sum of what may come before such an ending. What a copy makes of that is another question: `live` computes
+everything anew, `held` holds fixed what is not linear.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+
+from ..errors import PathexpError
+from ..graph import Array, Component, ResidualGraph, Source, Walk
+from ..graph.automaton import Automaton
+from ..model import Trace
+
+Ending = frozenset[int]
+"""The forward states of the automaton from which an ending is accepted; empty where none is."""
+
+SIDES = "qkvm"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What of components reads along the paths: "q", "k", "v" of heads, "m" of MLPs; the rest reads the run as it was.
+
+    `ports`: for components by label, sides of their own.
+
+    >>> Reading("qk", {"L1H0": "v"}).of("L1H0"), Reading("qk").of("L1H0")
+    ('v', 'qk')
+    """
+
+    sides: str = SIDES
+    ports: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        for sides in (self.sides, *self.ports.values()):
+            if not isinstance(sides, str) or not sides or set(sides) - set(SIDES):
+                raise PathexpError(
+                    f"sides are letters of {SIDES!r} (queries, keys, values, MLPs), found {sides!r}"
+                )
+
+    def of(self, label: str) -> str:
+        """The sides of one component that read along the paths."""
+        return self.ports.get(label, self.sides)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptPaths(ABC):
+    """The paths of a run that a walk keeps; the others carry nothing, or the tokens of another run.
+
+    Raises PathexpError for another run that is of another model or length.
+    """
+
+    trace: Trace
+    walk: Walk
+    other: Trace | None = None
+    reading: Reading = field(default_factory=Reading)
+
+    def __post_init__(self) -> None:
+        if self.other is not None and not _alike(self.trace, self.other):
+            raise PathexpError(
+                f"the other run is one of the same model and length, {len(self.trace)} tokens; found "
+                f"{_named(self.other)}"
+            )
+
+    @property
+    def graph(self) -> ResidualGraph:
+        """The residual graph of the run."""
+        graph: ResidualGraph = self.trace.graph
+        return graph
+
+    @abstractmethod
+    def logits(self) -> Array:
+        """What the kept paths bring to the logits, (n, V)."""
+
+    @abstractmethod
+    def arrived(self, depth: int, stream: Array, sources: list[tuple[Source, bool]]) -> Array:
+        """The stream with what sources add at a depth, each kept or carrying the other run."""
+
+    @abstractmethod
+    def crossed(self, depth: int, ending: Ending, stream: Array, outputs: Mapping[str, Array]) -> Array:
+        """The stream behind a block, of the stream before it and what its components give."""
+
+    @abstractmethod
+    def output(self, component: Component, read: Ending, stream: Array, dropped: frozenset[str]) -> Array:
+        """What one copy of a component gives for a stream, (n, d), without some constants inside it."""
+
+    @cached_property
+    def final(self) -> Array:
+        """The final stream, (n, d)."""
+        streams = {ending: np.zeros(self.graph.sizes[:2]) for ending in self._endings}
+        fed = dict.fromkeys(self._endings, False)
+        for depth in range(len(self.graph.blocks) + 1):
+            for ending in self._endings:
+                self._arrive(depth, ending, streams, fed)
+            if depth < len(self.graph.blocks):
+                streams, fed = self._cross(depth, streams, fed)
+        return streams[self.at_sink]
+
+    def enters(self, source: Source) -> bool:
+        """Whether a source is added between blocks, and not within one."""
+        return source.depth is not None
+
+    def _arrive(
+        self, depth: int, ending: Ending, streams: dict[Ending, Array], fed: dict[Ending, bool]
+    ) -> None:
+        """Sources enter the streams whose endings they may begin; elsewhere their counterparts do."""
+        chosen = [
+            (source, self.begins(source, ending))
+            for source in self.graph.sources
+            if source.depth == depth and self.enters(source)
+        ]
+        chosen = [(source, kept) for source, kept in chosen if kept or self.other is not None]
+        if chosen:
+            streams[ending] = self.arrived(depth, streams[ending], chosen)
+            fed[ending] |= any(kept for _, kept in chosen)
+
+    def _cross(
+        self, depth: int, streams: dict[Ending, Array], fed: dict[Ending, bool]
+    ) -> tuple[dict[Ending, Array], dict[Ending, bool]]:
+        """One block: what each of its components adds to every stream, by the copy that may add to it."""
+        after, reached = {}, dict(fed)
+        for ending, stream in streams.items():
+            outputs = {}
+            for component in self.graph.blocks[depth].components:
+                read = self._before(ending, component.label)
+                dropped = self.dropped(component.label, ending)
+                alive = fed[read] or dropped != self._constants(component.label)
+                if alive or self.other is not None:
+                    outputs[component.label] = self.output(component, read, streams[read], dropped)
+                    reached[ending] |= alive
+            after[ending] = self.crossed(depth, ending, stream, outputs)
+        return after, reached
+
+    # Endings -------------------------------------------------------------------------------------------
+
+    @property
+    def _automaton(self) -> Automaton:
+        return self.walk.automaton
+
+    @cached_property
+    def at_sink(self) -> Ending:
+        """The states in which the sink may be read."""
+        states = range(len(self._automaton.table))
+        return frozenset(state for state in states if self.walk.finishes(state))
+
+    @cached_property
+    def _endings(self) -> tuple[Ending, ...]:
+        """All sets of endings that copies of components differ by, found backward from the sink."""
+        found = [self.at_sink]
+        for ending in found:
+            for component in self.graph.components():
+                before = self._before(ending, component.label)
+                if before not in found:
+                    found.append(before)
+        return tuple(found)
+
+    @cached_property
+    def _before_kept(self) -> dict[tuple[Ending, str], Ending]:
+        return {}
+
+    def _before(self, ending: Ending, label: str) -> Ending:
+        """The endings before which a component stands: its label, then one of these."""
+        key = (ending, label)
+        if key not in self._before_kept:
+            states = range(len(self._automaton.table))
+            self._before_kept[key] = frozenset(s for s in states if self.walk.next_state(s, label) in ending)
+        return self._before_kept[key]
+
+    def begins(self, source: Source, ending: Ending) -> bool:
+        """Whether a kept path begins at a source and goes on with one of these endings."""
+        return self.walk.next_state(self._automaton.start, source.label) in ending
+
+    def dropped(self, label: str, ending: Ending) -> frozenset[str]:
+        """The constants inside a component (or the sink) that no kept path with one of these endings begins at."""
+        if self.other is not None:
+            return frozenset()
+        before = ending if label == self.graph.sink.label else self._before(ending, label)
+        sources = (self.graph.by_label[name] for name in self._constants(label))
+        return frozenset(s.label for s in sources if isinstance(s, Source) and not self.begins(s, before))
+
+    def _constants(self, label: str) -> frozenset[str]:
+        return self._inside.get(label, frozenset())
+
+    @cached_property
+    def _inside(self) -> Mapping[str, frozenset[str]]:
+        """The constants inside each component."""
+        readers = {reader for source in self.graph.sources for reader in source.into}
+        return {r: frozenset(s.label for s in self.graph.sources if r in s.into) for r in readers}
+
+    def clean(self, component: Component) -> Array:
+        """The stream that a component read in the run."""
+        layer = component.layer
+        if component.head is None and not self.trace.config.parallel:
+            return self.trace.residuals[f"L{layer}.mid"]
+        return self.trace.residuals["embed" if layer == 0 else f"L{layer - 1}.out"]
+
+
+def _alike(a: Trace, b: object) -> bool:
+    return isinstance(b, Trace) and a.model is b.model and len(a) == len(b)
+
+
+def _named(other: object) -> str:
+    return f"{len(other)} tokens of {other.model!r}" if isinstance(other, Trace) else repr(other)
