@@ -6,10 +6,12 @@ the target to it, each once, and all their values are matrix products of the two
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
+from itertools import groupby
 
 import numpy as np
 
@@ -27,46 +29,54 @@ MEMORY_LIMIT = 2**28
 CHUNK = 2**23
 """How many numbers of beginnings are held before they are met with the endings."""
 
-Key = tuple[int, int, int]
-"""Which endings: depth, state, order."""
+Place = tuple[int, int]
+"""Where a beginning ends: depth and state."""
 
 
 def path_values(walk: Walk, target: Target) -> Array:
     """Return the value of every path of a walk toward a target, in the order of iteration.
 
     Cost: one component per beginning and per ending (about the square root of the number of paths each), then
-    n · d multiply-adds a path. Raises SizeError if there are more than 2,000,000 paths, or if the endings of the
-    cheapest depth to meet at do not fit in memory.
+    n · d multiply-adds a path; where endings would not fit in memory, paths meet later, at more beginnings.
+    Raises SizeError if there are more than 2,000,000 paths, or if not even the shortest endings fit.
     """
     count = sum(walk.count_by_order)
     middle = _middle(walk)
-    n, d, _ = walk.graph.sizes
-    numbers = _endings(walk, middle) * n * d
-    if count > LISTING_LIMIT or numbers > MEMORY_LIMIT:
+    if count > LISTING_LIMIT or middle is None:
+        n, d, _ = walk.graph.sizes
         raise SizeError(
             f"{count:,} paths are too many to evaluate one by one (limit {LISTING_LIMIT:,} paths and "
-            f"{MEMORY_LIMIT:,} numbers held; these need {numbers:,}); narrow them with where(), or ask for "
-            "totals: logits(), by_order(), value()"
+            f"{MEMORY_LIMIT:,} numbers held; every ending is {n} positions × {d} of them); narrow them with "
+            "where(), or ask for totals: logits(), by_order(), value()"
         )
     return _Meeting(walk, middle, _Endings(walk, target)).values()
 
 
-def _endings(walk: Walk, depth: int) -> int:
-    """How many endings are held if paths meet at a depth: those from there on, and from all later depths."""
-    return sum(sum(counts) for table in walk.completions[depth:] for counts in table)
-
-
-def _middle(walk: Walk) -> int:
-    """The depth at which about as many beginnings arrive as endings leave."""
-    blocks = walk.graph.blocks
-    beginnings, best, least = max(1, len(walk.graph.sources)), 0, None
-    for depth in range(len(blocks) + 1):
-        work = beginnings + _endings(walk, depth)
-        if least is None or work < least:
+def _middle(walk: Walk) -> int | None:
+    """The cheapest depth for paths to meet at, of those from which all endings fit in memory; None without any."""
+    n, d, _ = walk.graph.sizes
+    live = _beginnings(walk)
+    best, least, endings = None, 0, 0
+    for depth in reversed(range(len(live))):
+        endings += sum(sum(walk.completions[depth][state]) for state in live[depth])
+        work = endings + sum(live[depth].values())
+        if endings * n * d <= MEMORY_LIMIT and (best is None or work < least):
             best, least = depth, work
-        if depth < len(blocks):
-            beginnings *= 1 + len(blocks[depth].components)
     return best
+
+
+def _beginnings(walk: Walk) -> list[Counter[int]]:
+    """Per depth, how many beginnings arrive in each state that can still be completed."""
+    live = [Counter[int]() for _ in walk.completions]
+    for source, start in walk.starts():
+        for _, depth, state, _ in walk.entries(source, start):
+            live[depth][state] += int(any(walk.completions[depth][state]))
+    for depth, here in enumerate(live[:-1]):
+        for state, amount in here.items() if any(here.values()) else ():
+            for after in (state, *(after for _, after in walk.onward(depth, state))):
+                if any(walk.completions[depth + 1][after]):
+                    live[depth + 1][after] += amount
+    return live
 
 
 def straight_values(walk: Walk, target: Target) -> Iterator[tuple[float, tuple[str, str]]]:
@@ -89,7 +99,7 @@ class _Meeting:
     walk: Walk
     middle: int
     endings: _Endings
-    _waiting: dict[Key, list[tuple[Array, int]]] = field(default_factory=lambda: defaultdict(list))
+    _waiting: dict[Place, list[tuple[Array, list[int]]]] = field(default_factory=lambda: defaultdict(list))
 
     @cached_property
     def _out(self) -> Array:
@@ -124,22 +134,29 @@ class _Meeting:
                 for output, (_, after) in zip(outputs, choices, strict=True):
                     self._begin(output[0], b + 1, after, used + 1)
             x = push(walk.graph.blocks[b].skip, x)
-        depth = max(depth, self.middle)
-        for order, ways in enumerate(walk.completions[depth][state]):
-            if ways:
-                self._waiting[depth, state, order].append((x, self._next[used + order]))
-                self._next[used + order] += ways
+        self._wait(x, max(depth, self.middle), state, used)
+
+    def _wait(self, x: Array, depth: int, state: int, used: int) -> None:
+        """Leave a stream to be met, and keep the places of its values: one run of them for every order."""
+        completions = self.walk.completions[depth][state]
+        if not any(completions):
+            return
+        self._waiting[depth, state].append((x, self._next[used : used + len(completions)]))
+        for order, ways in enumerate(completions):
+            self._next[used + order] += ways
         if sum(map(len, self._waiting.values())) * x.size > CHUNK:
             self._meet()
 
     def _meet(self) -> None:
         """All values of the beginnings that wait."""
-        for (depth, state, order), waiting in self._waiting.items():
-            endings = self.endings.at(depth, state, order)
-            flat = np.stack([x.reshape(-1) for x, _ in waiting])
-            values = flat @ endings.reshape(len(endings), -1).T
-            for row, (_, place) in zip(values, waiting, strict=True):
-                self._out[place : place + len(row)] = row
+        for (depth, state), waiting in self._waiting.items():
+            flat = np.concatenate([x.reshape(1, -1) for x, _ in waiting])
+            for order, ways in enumerate(self.walk.completions[depth][state]):
+                if ways:
+                    endings = self.endings.at(depth, state, order)
+                    values = flat @ endings.reshape(ways, -1).T
+                    for row, (_, places) in zip(values, waiting, strict=True):
+                        self._out[places[order] : places[order] + ways] = row
         self._waiting.clear()
 
 
@@ -172,11 +189,15 @@ class _Endings:
             return self._over_skips(self._field[None], depth, len(self._forward))
         parts = []
         for b in range(depth, len(self._forward)):
-            backward = self._forward[b].transposed
-            for c, after in self.walk.choices(b, state, order):
-                fields = backward.each(self.at(b + 1, after, order - 1), np.array([c]))[0]
+            for after, run in groupby(self.walk.choices(b, state, order), key=lambda choice: choice[1]):
+                fields = self._through(b, [c for c, _ in run], self.at(b + 1, after, order - 1))
                 parts.append(self._over_skips(fields, depth, b))
-        return np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _through(self, depth: int, components: list[int], fields: Array) -> Array:
+        """Fields (K, n, d) pulled back through each of some components: (components · K, n, d)."""
+        pulled = self._forward[depth].transposed.each(fields, np.array(components))
+        return pulled.reshape(-1, *fields.shape[1:])
 
     def _over_skips(self, fields: Array, depth: int, end: int) -> Array:
         for block in reversed(self.walk.graph.blocks[depth:end]):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..algebra import Dense, waist
 from .nodes import Block, Component
-from .operators import Array, Operator, Step, pull, push, word_map
+from .operators import Array, Operator, Step, first, looks_ahead, pull, push, word_map
 
 Indices = NDArray[np.int64]
 
@@ -39,7 +39,7 @@ class Stack:
         k, n, d = x.shape
         read = self.read if len(rows) == len(self.members) else self.read[rows]
         patterns = self.patterns if len(rows) == len(self.members) else self.patterns[rows]
-        c, r = read.shape[:2]
+        patterns, (c, r) = patterns[:, :n, :n], read.shape[:2]
         values = (x.reshape(k * n, d) @ read.reshape(c * r, d).T).reshape(k, n, c, r)
         moved = patterns @ values.transpose(2, 1, 0, 3).reshape(c, n, k * r)
         return moved.reshape(c, n, k, r).transpose(2, 1, 0, 3)
@@ -83,11 +83,15 @@ class Stack:
 
 @dataclass(frozen=True, eq=False)
 class BlockKernel:
-    """One block, ready for sums over chosen groups of its components."""
+    """One block, ready for sums over chosen groups of its components.
+
+    Streams may be shorter than the run: those of its first positions, which is exact if the block is causal.
+    """
 
     stacks: tuple[Stack, ...]
     single: tuple[tuple[int, Operator], ...]
     skip: Operator
+    positions: int
     backward: bool = False
 
     def through_skip(self, x: Array) -> Array:
@@ -112,9 +116,10 @@ class BlockKernel:
                     part = values if len(inside) == len(rows) else values[:, :, inside]
                     total += stack.written(part, rows[inside])
         for index, operator in self.single:
-            for total, group in zip(totals, groups, strict=True):
-                if index in group:
-                    total += self._apply(operator, x)
+            if chosen := [total for total, group in zip(totals, groups, strict=True) if index in group]:
+                output = self._apply(operator, x)
+                for total in chosen:
+                    total += output
         return totals
 
     def each(self, x: Array, wanted: Indices) -> Array:
@@ -122,6 +127,8 @@ class BlockKernel:
         outputs = np.zeros((len(wanted), *x.shape))
         for stack in self.stacks:
             rows = stack.pick(wanted)
+            if len(rows) == len(wanted):
+                return stack.each(x, rows)
             if len(rows):
                 outputs[np.isin(wanted, stack.members[rows])] = stack.each(x, rows)
         for index, operator in self.single:
@@ -130,17 +137,26 @@ class BlockKernel:
         return outputs
 
     def _apply(self, operator: Operator, x: Array) -> Array:
+        if x.shape[-2] != self.positions:
+            operator = first(operator, x.shape[-2])
         return pull(operator, x) if self.backward else push(operator, x)
+
+    @cached_property
+    def causal(self) -> bool:
+        """Whether no position takes anything from a later one; asked of blocks read forward."""
+        operators = (self.skip, *(operator for _, operator in self.single))
+        ahead = any(bool(np.triu(pattern, 1).any()) for stack in self.stacks for pattern in stack.patterns)
+        return not ahead and not any(map(looks_ahead, operators))
 
     @cached_property
     def transposed(self) -> BlockKernel:
         """The block read backward."""
         stacks = tuple(stack.transposed() for stack in self.stacks)
-        return BlockKernel(stacks, self.single, self.skip, backward=not self.backward)
+        return BlockKernel(stacks, self.single, self.skip, self.positions, backward=not self.backward)
 
 
-def kernel(block: Block) -> BlockKernel:
-    """Stack the numbers of a block."""
+def kernel(block: Block, positions: int) -> BlockKernel:
+    """Stack the numbers of a block on streams of so many positions."""
     by_waist: dict[int, list[tuple[int, Array, Array, Array]]] = defaultdict(list)
     single: list[tuple[int, Operator]] = []
     for index, component in enumerate(block.components):
@@ -152,7 +168,7 @@ def kernel(block: Block) -> BlockKernel:
         Stack(np.array(members), np.stack(patterns), np.stack(read), np.stack(write))
         for members, patterns, read, write in (tuple(zip(*heads, strict=True)) for heads in by_waist.values())
     )
-    return BlockKernel(stacks, tuple(single), block.skip)
+    return BlockKernel(stacks, tuple(single), block.skip, positions)
 
 
 def _head_parts(component: Component) -> tuple[Array, Array, Array] | None:
