@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from itertools import groupby
 
 import numpy as np
 
