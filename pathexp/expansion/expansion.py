@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..errors import PathError, PathexpError, SizeError
 from ..graph import (
     Array,
@@ -24,9 +22,9 @@ from . import symbolic
 from .path import Path, parse_path
 from .ranking import Ranking, rank
 from .search import MEMORY, Budget
-from .targets import on_stream
 from .term import Term, terms_of
-from .values import path_values, straight_values
+from .toward import total_toward, totals_toward
+from .values import path_values
 from .verdict import Verdict, verify_walk
 
 if TYPE_CHECKING:
@@ -168,10 +166,10 @@ class Expansion:
     def value(self, target: Target) -> float:
         """Return what all terms together add to a target, without listing them.
 
-        The first target costs a forward pass per live state of the query, any further one an inner product.
+        From the back where that is cheaper: one pass per live state of the query over the positions up to the
+        target's, without unembedding. Else from the front: a forward pass, kept, and an inner product a target.
         """
-        value = float(np.vdot(on_stream(target, self.graph), self.walk.total[0]))
-        return value + sum(value for value, _ in straight_values(self.walk, target))
+        return total_toward(self.walk, target)
 
     def value_by_order(self, target: Target) -> tuple[float, ...]:
         """Return what the terms of each order together add to a target, without listing them.
@@ -182,11 +180,7 @@ class Expansion:
         >>> len(parts), abs(sum(parts) - trace.logit(4).value) < 1e-12
         (3, True)
         """
-        parts = self.walk.total_by_order[0].reshape(len(self.graph.blocks) + 1, -1) @ on_stream(
-            target, self.graph
-        ).reshape(-1)
-        parts[0] += sum(value for value, _ in straight_values(self.walk, target))
-        return tuple(parts.tolist())
+        return tuple(totals_toward(self.walk, target).tolist())
 
     def values(self, target: Target) -> Array:
         """Return the value of every term toward a target, aligned with iteration.

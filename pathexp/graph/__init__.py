@@ -8,6 +8,7 @@ from .kernel import BlockKernel, Indices, Stack
 from .network import empty_multigraph
 from .nodes import Block, Component, One, OneHot, Sink, Source, Start, Values, start_value
 from .operators import IDENTITY, Array, Dim, Factor, Gate, Operator, Step, chain, pull, push, word_map
+from .pullback import Pullback, positions_needed
 from .query import Query, everything, query
 from .walk import Walk
 
@@ -28,6 +29,7 @@ __all__ = [
     "One",
     "OneHot",
     "Operator",
+    "Pullback",
     "Query",
     "ResidualGraph",
     "Sink",
@@ -43,6 +45,7 @@ __all__ = [
     "empty_multigraph",
     "everything",
     "freeze",
+    "positions_needed",
     "pull",
     "push",
     "query",

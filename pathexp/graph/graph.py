@@ -334,7 +334,7 @@ class ResidualGraph:
                 "this graph was made from sizes alone and has no numbers; "
                 "run a model and expand its trace: px.expand(px.load('attn-2l').run('...'))"
             )
-        return tuple(kernel(block) for block in self.blocks)
+        return tuple(kernel(block, self.sizes[0]) for block in self.blocks)
 
     @cached_property
     def kept(self) -> dict[object, object]:

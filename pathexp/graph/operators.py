@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import Dense, LinearMap, compose
+from ..algebra import Dense, Diagonal, LinearMap, Space, compose
 from ..errors import FreezeError, GraphError
 
 Array: TypeAlias = NDArray[np.float64]
@@ -138,6 +138,33 @@ def push(operator: Operator, x: Array) -> Array:
 def pull(operator: Operator, r: Array) -> Array:
     """Apply the transpose: pull a covector field (..., position, feature) back through an operator."""
     return reduce(lambda y, part: _pull(part, y), operator, r)
+
+
+def looks_ahead(operator: Operator) -> bool:
+    """Return whether a position may take something from a later one."""
+    words = [word_map(part.position) for part in operator if isinstance(part, Step)]
+    moving = (word for word in words if word is not None and not isinstance(word, Diagonal))
+    return any(bool(np.triu(word.dense(), 1).any()) for word in moving)
+
+
+def first(operator: Operator, positions: int) -> Operator:
+    """Return an operator on the first positions alone; exact where it does not look ahead."""
+    return tuple(
+        Gate(part.name, positions, part.features, part.numbers()[:positions])
+        if isinstance(part, Gate)
+        else Step(tuple(_first(factor, positions) for factor in part.position), part.feature)
+        for part in operator
+    )
+
+
+def _first(factor: Factor, positions: int) -> Factor:
+    map, space = factor.numbers(), Space("position", positions)
+    kept: LinearMap = (
+        Diagonal(map.values[:positions], space)
+        if isinstance(map, Diagonal)
+        else Dense(map.dense()[:positions, :positions], space, space)
+    )
+    return Factor(factor.name, positions, positions, kept)
 
 
 def gather(word: tuple[Factor, ...], indices: NDArray[np.int64]) -> Array:

@@ -189,7 +189,7 @@ class Walk:
         shape = (orders, n, d)
         live: dict[int, Array] = {}
         for depth in range(len(blocks) + 1):
-            for state, order, value in self._arrivals(depth):
+            for state, order, value in self.arrivals(depth):
                 stream_at(live, state, shape)[order if by_order else 0] += value
             if depth < len(blocks):
                 live = self._cross(depth, blocks[depth], live, by_order)
@@ -206,13 +206,31 @@ class Walk:
         """`streams` by order, kept for further targets."""
         return self.streams(by_order=True)
 
-    def _arrivals(self, depth: int) -> Iterator[tuple[int, int, Array]]:
+    def arrivals(self, depth: int) -> Iterator[tuple[int, int, Array]]:
         """What sources bring to the stream at a depth: (state, order so far, value)."""
+        for source, labels, state, order in self._arriving(depth):
+            operator = source.into[labels[0]] if labels else source.write
+            yield state, order, start_value(source.start, operator)
+
+    def _arriving(self, depth: int) -> Iterator[tuple[Source, Word, int, int]]:
         for source, state in self.starts():
             for labels, entry, after, order in self.entries(source, state):
                 if entry == depth and any(self.completions[depth][after]):
-                    operator = source.into[labels[0]] if labels else source.write
-                    yield after, order, start_value(source.start, operator)
+                    yield source, labels, after, order
+
+    @cached_property
+    def live(self) -> tuple[frozenset[int], ...]:
+        """By depth, the states in which a beginning arrives and from which an ending leads to the sink."""
+        found: list[frozenset[int]] = []
+        states: set[int] = set()
+        for depth, completions in enumerate(self.completions):
+            if depth:
+                rows = self.steps[depth - 1][sorted(states)]
+                states |= {int(after) for after in np.unique(rows) if after >= 0}
+            states |= {state for _, _, state, _ in self._arriving(depth)}
+            states = {state for state in states if any(completions[state])}
+            found.append(frozenset(states))
+        return tuple(found)
 
     def _cross(
         self, depth: int, block: BlockKernel, live: Mapping[int, Array], by_order: bool
@@ -237,6 +255,11 @@ class Walk:
         steps = self.steps[depth][state]
         targets = [int(t) for t in np.unique(steps) if t >= 0 and any(self.completions[depth + 1][t])]
         return {target: np.flatnonzero(steps == target) for target in targets}
+
+    @cached_property
+    def pulled_back(self) -> Counter[bool]:
+        """How many positions have been pulled back toward targets so far, in all and by order."""
+        return Counter()
 
     def _straight_sum(self) -> Array:
         n, _, d_out = self.graph.sizes
