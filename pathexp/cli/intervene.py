@@ -9,7 +9,9 @@ from ..circuits.interventions import Cut, along, through
 from ..errors import PathexpError
 from ..graph import Query
 from ..report.interventions import report_interventions
+from ..report.worth_pictures import draw_interventions
 from .arguments import OK, add_run_arguments, add_target_arguments, model_of, run_of, show, target_of
+from .pictures import add_svg_argument, draw
 
 HELP = "take paths away, or let them carry another text: frozen and live side by side"
 
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sides", default=SIDES, help="what reads along the paths: q, k, v of heads, m of MLPs"
     )
+    add_svg_argument(parser, "frozen and live effects as bars")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
     trace = run_of(model, options)
     other = None if options.carry is None else model.run(options.carry)
     report = report_interventions(trace, target_of(trace, options), _cut(options), other, options.sides)
+    draw(options, lambda: draw_interventions(report))
     show(report.data, report.text, options)
     return OK
 

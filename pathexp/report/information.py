@@ -3,17 +3,113 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..circuits.information import Information, information
+from ..expansion import expand
+from ..expansion.values import straight_values
 from ..model import Target, Trace
 from .svg import element, label, number, picture, safe, signed_color
+from .text import table, visible
 
 _WIDE, _HIGH, _LEFT, _TOP = 64.0, 110.0, 70.0, 50.0
 _THICK = 14.0
 SHOWN = 0.005
 """Lines of less than this share of the thickest are left out of the picture (and counted in its last line)."""
+
+
+@dataclass(frozen=True, eq=False)
+class InformationReport:
+    """What `pathexp information` shows: the largest moves between positions, and what each block adds up to."""
+
+    trace: Trace
+    moves: Information
+    top: int
+
+    @classmethod
+    def of(cls, trace: Trace, target: Target, top: int) -> InformationReport:
+        """Follow a target."""
+        return cls(trace, information(trace, target), top)
+
+    @property
+    def error(self) -> float:
+        """How far what arrives on the final stream, with constants of the unembedding, is from the target."""
+        return abs(self._arrived() + self._straight() - self.moves.target.value)
+
+    @property
+    def tolerance(self) -> float:
+        """1e-11 of the sum of what moves."""
+        sizes = sum(float(np.abs(edges).sum()) for edges in self.moves.edges)
+        return 1e-11 * max(sizes, abs(self.moves.target.value))
+
+    @property
+    def ok(self) -> bool:
+        """Whether what arrives adds up to the target."""
+        return self.error <= self.tolerance
+
+    def _arrived(self) -> float:
+        return float(self.moves.arriving[-1].sum())
+
+    def _straight(self) -> float:
+        """What constants add that only the unembedding reads."""
+        return sum(value for value, _ in straight_values(expand(self.trace).walk, self.moves.target))
+
+    def largest(self) -> list[tuple[int, int, int, float]]:
+        """The largest moves between different positions: (block, from, to, value)."""
+        found = [
+            (block, int(origin), int(to), float(edges[to, origin]))
+            for block, edges in enumerate(self.moves.edges)
+            for to, origin in np.argwhere(edges != 0)
+            if to != origin
+        ]
+        return sorted(found, key=lambda move: -abs(move[3]))
+
+    def text(self) -> str:
+        """Return the report for a terminal."""
+        target, largest = self.moves.target, self.largest()
+        rows = [
+            [str(b), self._named(i), self._named(j), f"{value:+.4f}"]
+            for b, i, j, value in largest[: self.top]
+        ]
+        if rest := largest[self.top :]:
+            rows.append(["", f"{len(rest)} other moves", "", f"{sum(value for *_, value in rest):+.4f}"])
+        verdict = "adds" if self.ok else "DOES NOT ADD"
+        blocks = [
+            [str(b), _signed(np.trace(edges)), _signed(edges.sum() - np.trace(edges)), _signed(constants.sum()),
+             f"{arriving.sum():+.4f}"]
+            for b, (edges, constants, arriving) in enumerate(
+                zip(self.moves.edges, self.moves.constants, self.moves.arriving[1:], strict=True))
+        ]  # fmt: skip
+        return "\n\n".join(
+            [
+                f"{target.label} at position {target.position}: {target.value:+.4f}",
+                table(["block", "from", "to", "carries"], rows, "<<<>"),
+                table(["block", "stays in place", "moves", "constants", "arrives"], blocks, "<>>>>"),
+                f"what arrives {verdict} up to the target: error {self.error:.2e} ≤ tolerance {self.tolerance:.2e}",
+            ]
+        )
+
+    def _named(self, position: int) -> str:
+        return f"{position} {visible(self.trace.token_strings[position])}"
+
+    def data(self) -> dict[str, Any]:
+        """Return the report as plain data for JSON; `edges` by block, (to, from)."""
+        target = self.moves.target
+        return {
+            "target": {"label": target.label, "position": target.position, "value": target.value},
+            "edges": [edges.tolist() for edges in self.moves.edges],
+            "constants": [each.tolist() for each in self.moves.constants],
+            "arriving": [each.tolist() for each in self.moves.arriving],
+            "error": self.error, "tolerance": self.tolerance, "ok": self.ok,
+        }  # fmt: skip
+
+
+def _signed(amount: float) -> str:
+    """An amount with its sign; what rounds to nothing is +0.0000."""
+    return f"{round(float(amount), 4) + 0.0:+.4f}"
 
 
 def information_svg(trace: Trace, target: Target) -> str:

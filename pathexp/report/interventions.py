@@ -20,15 +20,19 @@ class InterventionReport:
     target: Target
     found: tuple[tuple[str, Intervention], ...]
 
+    @property
+    def what(self) -> str:
+        """What is done to the paths."""
+        return f"with paths {'cut' if self.found[0][1].other is None else 'carrying the other text'}"
+
     def text(self) -> str:
         """Return the report for a terminal."""
         place = self.target.position
         said = visible(self.trace.token_strings[place])
-        what = "cut" if self.found[0][1].other is None else "carrying the other text"
         return "\n".join(
             [
                 f"{self.trace.model.name} after {said} (position {place})",
-                f"{self.target.label}: {self.target.value:+.4f}; what changes with paths {what}",
+                f"{self.target.label}: {self.target.value:+.4f}; what changes {self.what}",
                 "",
                 table(["paths", "count", "frozen", "live", "price", "live KL"], map(self._row, self.found), "<>>>>>"),
                 "",

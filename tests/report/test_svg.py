@@ -1,12 +1,15 @@
 """Pictures parse as XML, say what they show, and refuse what they cannot show."""
 
+import json
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 
 from pathexp import head_kinds, load
+from pathexp.cli import main
 from pathexp.errors import SizeError, SpaceError
+from pathexp.report.bars import bars
 from pathexp.report.circuit_pictures import draw_kinds
 from pathexp.report.svg import heat_map, safe
 
@@ -56,3 +59,44 @@ def test_a_map_too_large_to_look_at_is_refused():
 
 def test_a_model_without_heads_has_a_picture_without_rows():
     assert not cells(draw_kinds(head_kinds(load("attn-0l"))))
+
+
+def test_bars_say_their_rows_series_and_values():
+    svg = bars(["a", "<b>"], [[1.0, -0.5], [0.0, 2.0]], ["x", "y"], title="t")
+    said = [cell.find(f"{SVG}title").text for cell in cells(svg)]
+    assert said == ["a, x: +1", "a, y: -0.5", "<b>, x: +0", "<b>, y: +2"]
+    widths = [float(cell.get("width")) for cell in cells(svg)]
+    assert widths[0] == pytest.approx(2 * widths[1], rel=1e-3) and widths[3] == pytest.approx(
+        2 * widths[0], rel=1e-3
+    )
+    starts = [float(cell.get("x")) for cell in cells(svg)]
+    assert starts[1] == pytest.approx(starts[0] - widths[1], abs=0.02)
+    ET.fromstring(bars([], []))
+    for values in ([1.0], [[1.0, np.nan], [0.0, 1.0]]):
+        with pytest.raises(SpaceError, match="finite"):
+            bars(["a", "b"], values, ["x", "y"])
+    with pytest.raises(SizeError, match="limit"):
+        bars([""] * 3000, [0.0] * 3000)
+
+
+@pytest.mark.parametrize("command", ["attribute", "information", "intervene", "lens"])
+def test_commands_draw(tmp_path, capsys, command):
+    path = tmp_path / "picture.svg"
+    assert main([command, "attn-1l", "the king\n&", "--svg", str(path)]) == 0
+    capsys.readouterr()
+    root = ET.fromstring(path.read_text())
+    assert len(list(root.iter(f"{SVG}title"))) > 4
+    assert main([command, "attn-1l", "the king", "--svg", str(tmp_path / "no" / "x.svg")]) == 2
+    assert "cannot write the picture" in capsys.readouterr().err
+
+
+def test_moves_add_up(capsys):
+    assert main(["information", "attn-2l", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["ok"] and np.shape(data["edges"]) == (2, 16, 16)
+    whole = np.sum(data["arriving"][1])
+    assert np.sum(data["edges"][1]) + np.sum(data["constants"][1]) == pytest.approx(
+        np.sum(data["arriving"][2])
+    )
+    assert np.sum(data["edges"][0]) + np.sum(data["constants"][0]) == pytest.approx(whole)
+    assert np.sum(data["arriving"][2]) == pytest.approx(data["target"]["value"])

@@ -1,0 +1,55 @@
+"""Pictures of what things are worth: attributions, orders and terms, interventions, a logit at every depth."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..circuits.attribution import Attribution
+from ..circuits.importance import OrderImportance
+from ..circuits.lens import Lens
+from ..model import Target
+from .bars import bars
+from .interventions import InterventionReport
+from .svg import heat_map
+from .text import visible
+
+
+def draw_attribution(found: Attribution, top: int = 20) -> str:
+    """Return bars of the `top` rows of an attribution, and of all others together.
+
+    >>> import pathexp as px
+    >>> from pathexp.circuits import attribute
+    >>> trace = px.random_model().run([1, 2, 3])
+    >>> draw_attribution(attribute(trace, trace.logit(1))).startswith("<svg")
+    True
+    """
+    ranked = found.ranked()
+    rows, rest = ranked[:top], ranked[top:]
+    if rest:
+        rows = [*rows, (f"{len(rest)} other rows", sum(value for _, value in rest))]
+    title = f"{found.target.label} = {found.target.value:+.4f}, by {found.unit}"
+    return bars([name for name, _ in rows], [value for _, value in rows], title=title)
+
+
+def draw_orders(found: OrderImportance, top: int = 12) -> str:
+    """Return bars of what orders, and the `top` single terms, save beside all others, in nats a token."""
+    orders = [(f"order {order} ({found.counts[order]:,})", worth) for order, worth in enumerate(found.worth)]
+    rows = [*orders, *found.term_worth()[:top]]
+    title = f"loss saved beside all others, of {found.loss:.4f} nats a token; patterns frozen"
+    return bars([name for name, _ in rows], [float(worth) for _, worth in rows], title=title)
+
+
+def draw_interventions(report: InterventionReport) -> str:
+    """Return bars of what each intervention changes of the target, frozen and live."""
+    rows = [name for name, _ in report.found]
+    values = np.array([found.effect(report.target) for _, found in report.found]).reshape(-1, 2)
+    title = f"{report.target.label}: what changes, {report.what}"
+    return bars(rows, values, ["frozen", "live"], title=title)
+
+
+def draw_lens(lens: Lens, target: Target) -> str:
+    """Return a heat map of a target's direction in the logits of every state (rows) at every position (columns)."""
+    trace = lens.trace
+    columns = [f"{i} {visible(token)}" for i, token in enumerate(trace.token_strings)]
+    title = f"{target.label}, by state and position, mode {lens.mode}"
+    return heat_map(lens.logits @ target.direction, lens.points, columns, title=title, column_name="position")
