@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -11,6 +12,14 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+
+def parser(claim: str | None) -> argparse.ArgumentParser:
+    """The arguments of every benchmark: its claim as help, and --tiny."""
+    made = argparse.ArgumentParser(description=claim, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--tiny", action="store_true", help="a run of a moment, to see that the script works")
+    made.add_argument("--part", default=None, help=argparse.SUPPRESS)
+    return made
 
 
 def measured(work: Callable[[], Any], repeats: int) -> tuple[Any, dict[str, float]]:
