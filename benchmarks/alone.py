@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def alone(script: str, part: str, python: str = sys.executable) -> dict[str, Any
     done = subprocess.run([python, script, "--part", part], capture_output=True, text=True, env=environment)
     if done.returncode:
         print(
-            f"({part.partition(':')[0]} cannot run here: {(done.stderr.strip().splitlines() or ['?'])[-1]})"
+            f"({re.split('[,:]', part)[0]} cannot run here: {(done.stderr.strip().splitlines() or ['?'])[-1]})"
         )
         return None
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -1,17 +1,16 @@
 """Claim: all flows of a stack with 13¹² paths in a few forward passes, conserved to rounding.
 
-    python benchmarks/flow.py [--tokens 16]
+    python benchmarks/flow.py [--tokens 16] [--tiny]
 
 Beside it: what the same numbers cost edge by edge, as one sum over the paths that match "… a b …" each.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
-from alone import machine, peak
+from alone import machine, parser, peak
 
 import pathexp as px
 
@@ -26,17 +25,19 @@ def seconds(work, repeats: int = 3) -> float:
     return best
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def main(arguments: list[str] | None = None) -> None:
+    made = parser(__doc__)
+    made.add_argument("--tokens", type=int, default=16)
+    options = made.parse_args(arguments)
+    layers, heads, d_model, d_head, vocabulary = (3, 2, 8, 4, 20) if options.tiny else (12, 12, 768, 64, 5000)
+    print(
+        f"flows of one logit, {layers} layers × {heads} heads, d_model {d_model}, {options.tokens} tokens; {machine()}"
     )
-    parser.add_argument("--tokens", type=int, default=16)
-    tokens = parser.parse_args().tokens
-    print(f"flows of one logit, 12 layers × 12 heads, d_model 768, {tokens} tokens; {machine()}")
     model = px.random_model(
-        layers=12, heads=12, d_model=768, d_head=64, d_vocab=5000, n_ctx=64, norm="layernorm", seed=0
-    )
-    text = np.random.default_rng(0).integers(0, 5000, tokens)
+        layers=layers, heads=heads, d_model=d_model, d_head=d_head, d_vocab=vocabulary,
+        n_ctx=max(64, options.tokens), norm="layernorm", seed=0,
+    )  # fmt: skip
+    text = np.random.default_rng(0).integers(0, vocabulary, options.tokens)
     forward = seconds(lambda: model.run(text))
     trace = model.run(text)
     target = trace.logit(trace.top_token())
@@ -52,7 +53,8 @@ def main() -> None:
         )
         for node in inner
     )
-    one = seconds(lambda: terms.where("E .* L3H5 L7H2 .* U").value(target), repeats=1)
+    edge = f"E .* L{layers // 4}H1 L{layers // 2 + 1}H0 .* U"
+    one = seconds(lambda: terms.where(edge).value(target), repeats=1)
     print(f"{terms.count():,} paths, {graph.number_of_edges():,} edges")
     print(f"forward pass          {forward:8.2f} s")
     print(f"all flows             {took:8.2f} s   {took / forward:.1f} forward passes")

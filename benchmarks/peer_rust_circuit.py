@@ -1,6 +1,6 @@
 """Claim: values of all 6,561 paths of 4 layers × 8 heads at 32 tokens, 100 times faster than rust-circuit evaluates them.
 
-    python benchmarks/peer_rust_circuit.py [--peer PYTHON] [--layers 4] [--heads 8] [--tokens 32]
+    python benchmarks/peer_rust_circuit.py [--peer PYTHON] [--layers 4] [--heads 8] [--tokens 32] [--tiny]
 
 `--peer` is a Python with rust-circuit (its own environment: it brings torch); without it, the one that runs this. Both get
 the same weights, frozen patterns and target, in double precision, and all values are compared. There the paths are listed by
@@ -10,7 +10,6 @@ at once through its optimizer, and as circuits that share beginnings and endings
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from alone import alone, machine, measured
+from alone import alone, machine, measured, parser
 
 D_MODEL, D_HEAD, VOCAB = 256, 32, 1000
 INSTALL = """rust-circuit is not there. To measure beside it, give it an environment of its own:
@@ -166,19 +165,16 @@ def compare(mine: dict[str, Any], theirs: dict[str, Any], values: dict[str, floa
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--peer", default=sys.executable, metavar="PYTHON")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--part", default=None, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    made = parser(__doc__)
+    made.add_argument("--peer", default=sys.executable, metavar="PYTHON")
+    made.add_argument("--layers", type=int, default=4)
+    made.add_argument("--heads", type=int, default=8)
+    made.add_argument("--tokens", type=int, default=32)
+    options = made.parse_args(arguments)
     if options.part is not None:
         print(json.dumps(peer(Path(options.part.removeprefix("peer:")))))
         return
-    layers, heads, tokens = options.layers, options.heads, options.tokens
+    layers, heads, tokens = (2, 2, 4) if options.tiny else (options.layers, options.heads, options.tokens)
     print(f"all paths of {layers} layers × {heads} heads, d_model {D_MODEL}, {tokens} tokens; {machine()}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "run.npz"

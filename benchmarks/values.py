@@ -1,17 +1,16 @@
 """Claim: values of all 6,561 paths of 4 layers × 8 heads at 32 tokens, 100 times faster than one by one.
 
-    python benchmarks/values.py [--model stories260K.bin]
+    python benchmarks/values.py [--model stories260K.bin] [--tiny]
 
 Beside it: a naive loop of einsums, one path at a time. With a model, all paths of that too, MLP gates frozen, 16 tokens.
 """
 
 from __future__ import annotations
 
-import argparse
 from itertools import islice
 
 import numpy as np
-from alone import machine, measured, peak
+from alone import machine, measured, parser, peak
 
 import pathexp as px
 
@@ -29,16 +28,15 @@ def naive(trace: px.Trace, paths: list[px.Path], target: px.Target) -> list[floa
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model")
-    chosen = parser.parse_args().model
-    print(f"values of all paths toward one logit; {machine()}")
+def main(arguments: list[str] | None = None) -> None:
+    made = parser(__doc__)
+    made.add_argument("--model")
+    options = made.parse_args(arguments)
+    layers, heads, d_model, d_head = (2, 3, 8, 4) if options.tiny else (4, 8, 256, 32)
+    print(f"values of all paths of {layers} × {heads} heads toward one logit; {machine()}")
     model = px.random_model(
-        layers=4, heads=8, d_model=256, d_head=32, d_vocab=1000, n_ctx=64, positions="none", seed=0
-    )
+        layers=layers, heads=heads, d_model=d_model, d_head=d_head, d_vocab=1000, n_ctx=64, positions="none", seed=0
+    )  # fmt: skip
     trace = model.run(np.random.default_rng(0).integers(0, 1000, 32))
     target, _ = trace.logit(5), trace.graph.kernels
     values, ours = measured(lambda: px.expand(trace).values(target), 5)
@@ -48,8 +46,8 @@ def main() -> None:
     print(f"pathexp       {len(values):>10,} paths {each * 1e6:10.2f} µs a path")
     print(f"einsum loop   {len(some):>10,} paths {alone * 1e6:10.2f} µs a path   {alone / each:,.0f} ×")
     print(f"largest difference {np.abs(np.array(checked) - values[::41]).max():.1e}")
-    if chosen:
-        model = px.load(chosen)
+    if options.model:
+        model = px.load(options.model)
         trace = model.run(model.encode("Once upon a time, there was a little girl named Lily.")[:16])
         target, _ = trace.logit(trace.top_token()), trace.graph.kernels
         values, ours = measured(lambda: px.expand(trace).values(target), 2)

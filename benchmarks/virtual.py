@@ -1,6 +1,6 @@
 """Claim: the 100 largest entries of a 50,000 × 50,000 table of rank 64 in at most 1.5 times the bare product.
 
-    python benchmarks/virtual.py [--tokens 50000] [--rank 64] [--repeats 3]
+    python benchmarks/virtual.py [--tokens 50000] [--rank 64] [--repeats 3] [--tiny]
 
 The limit is the blocked matrix product itself in single precision, with nothing done to its entries. Norm, spectrum, trace,
 rows and the diagonal of the same table follow. Each part runs in a process of its own.
@@ -8,12 +8,11 @@ rows and the diagonal of the same table follow. Each part runs in a process of i
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 
 import numpy as np
-from alone import alone, machine, measured
+from alone import alone, machine, measured, parser
 
 
 def sides(tokens: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,22 +73,20 @@ def rest(tokens: int, rank: int, repeats: int) -> dict[str, float]:
     return found | measured(lambda: None, 1)[1]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tokens", type=int, default=50_000)
-    parser.add_argument("--rank", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--part", default=None, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+def main(arguments: list[str] | None = None) -> None:
+    made = parser(__doc__)
+    made.add_argument("--tokens", type=int, default=50_000)
+    made.add_argument("--rank", type=int, default=64)
+    made.add_argument("--repeats", type=int, default=3)
+    options = made.parse_args(arguments)
     if options.part is not None:
         name, *numbers = options.part.split(":")
         print(json.dumps({"bare": bare, "top": top, "rest": rest}[name](*map(int, numbers))))
         return
-    sizes = f"{options.tokens}:{options.rank}:{options.repeats}"
-    print(f"a table of {options.tokens:,} × {options.tokens:,}, rank {options.rank}, float32; {machine()}")
-    runs = {name: [alone(__file__, f"{name}:{sizes}") for _ in range(2)] for name in ("bare", "top")}
+    tokens, rank, repeats = (300, 4, 1) if options.tiny else (options.tokens, options.rank, options.repeats)
+    sizes, again = f"{tokens}:{rank}:{repeats}", 1 if options.tiny else 2
+    print(f"a table of {tokens:,} × {tokens:,}, rank {rank}, float32; {machine()}")
+    runs = {name: [alone(__file__, f"{name}:{sizes}") for _ in range(again)] for name in ("bare", "top")}
     best = {name: min(found, key=lambda run: run["seconds"]) for name, found in runs.items()}
     print(f"bare blocked product  {best['bare']['seconds']:6.2f} s   peak {best['bare']['peak']:5.0f} MB")
     print(f"top 100 entries       {best['top']['seconds']:6.2f} s   peak {best['top']['peak']:5.0f} MB")
@@ -99,7 +96,7 @@ def main() -> None:
     for name in [key for key in others if key not in ("seconds", "before", "peak")]:
         print(f"{name:28} {others[name]:6.2f} s")
     print(
-        f"{'peak of all of these':28} {others['peak']:6.0f} MB; the dense table would take {options.tokens**2 * 4 / 1e6:,.0f} MB"
+        f"{'peak of all of these':28} {others['peak']:6.0f} MB; the dense table would take {tokens**2 * 4 / 1e6:,.0f} MB"
     )
 
 
