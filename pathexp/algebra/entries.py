@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 
@@ -96,6 +97,6 @@ def _through(factors: Sequence[LinearMap], x: Array) -> Array:
 
 
 def _place(map: LinearMap, what: str, index: int, size: int) -> int:
-    if not 0 <= index < size:
-        raise SpaceError(f"{what} {index} asked of {map!r}; its {what}s are 0 to {size - 1}")
+    if not isinstance(index, Integral) or isinstance(index, bool) or not 0 <= index < size:
+        raise SpaceError(f"{what} {index!r:.40} asked of {map!r}; its {what}s are 0 to {size - 1}")
     return int(index)

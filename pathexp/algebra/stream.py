@@ -48,9 +48,12 @@ def save_dense(
     """Write the dense form to a .npy file, block by block; `np.load(path, mmap_mode="r")` reads it back.
 
     50,000 × 50,000 in float32 take 10 GB on disk and 32 MB in memory. The file appears under its name only
-    when it is whole. Raises SizeError if the disk has no room for it or an entry does not fit the dtype.
+    when it is whole. Raises SizeError if the disk has no room for it or an entry does not fit the dtype, or for
+    a dtype that is none of the three.
     """
     kind = np.dtype(dtype)
+    if kind not in (np.float16, np.float32, np.float64):
+        raise SizeError(f"a table is saved as float16, float32 or float64, not as {kind}")
     rows, columns = map.shape
     target = os.fspath(path)
     _check_room(target, rows * columns * kind.itemsize, map)

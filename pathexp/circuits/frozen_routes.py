@@ -64,7 +64,7 @@ def _written(graph: ResidualGraph, label: str) -> Operator:
 def _read(what: Trace | ResidualGraph, graph: ResidualGraph, label: str) -> tuple[int, LinearMap]:
     """The depth at which something reads, and what it reads as a map."""
     routes = _Routes(graph)
-    name, _, side = label.partition(".")
+    name, _, side = str(label).partition(".")
     if side in ("Q", "K"):
         if not isinstance(what, Trace):
             raise GraphError(

@@ -66,25 +66,31 @@ class Ports:
 
     def place(self, label: str) -> Place:
         """Return where a label stands; GraphError names what there is if it stands nowhere."""
-        name, _, side = label.partition(".")
+        name, _, side = str(label).partition(".")
         c = self.model.config
         if name in ("E", "P") and not side:
             return Place(label, "source", "", -1, 0)
         if name == "U" and not side:
             return Place(label, "sink", "", 2 * c.n_layers, 2 * c.n_layers + 1)
-        mlp = re.fullmatch(r"L(\d+)M", name)
-        if mlp and c.d_mlp and int(mlp[1]) < c.n_layers and side in ("", "in", "gate"):
-            depth = 2 * int(mlp[1])
+        mlp = _MLP.fullmatch(name)
+        if mlp and self._has_mlp(mlp) and side in ("", "in", "gate"):
+            depth = 2 * int(mlp["layer"])
             return Place(label, "mlp", side, depth + (c.parallel is None), depth + 2)
-        if side in ("", "Q", "K", "V", "O") and not mlp:
+        if side in ("", "Q", "K", "V", "O") and _HEAD.fullmatch(name):
             layer, _ = head_place(c, name)
             return Place(
                 label, "head", side, 2 * layer, 2 * layer + 1 if c.parallel is None else 2 * layer + 2
             )
         raise GraphError(
             f"{label!r} names nothing that reads or writes the stream: labels are E, P, L0H1 (or its L0H1.Q, .K, "
-            ".V, .O), L0M (or L0M.in, L0M.gate) and U" + ("" if c.d_mlp else "; this model has no MLPs")
+            ".V, .O), L0M (or L0M.in, L0M.gate), its neurons L0N17 and U"
+            + (f"; its MLPs have {c.d_mlp} neurons" if c.d_mlp else "; this model has no MLPs")
         )
+
+    def _has_mlp(self, found: re.Match[str]) -> bool:
+        """Whether there is an MLP, or a neuron, of that name."""
+        c = self.model.config
+        return int(found["layer"]) < c.n_layers and int(found["neuron"] or 0) < c.d_mlp
 
     def head(self, label: str) -> Head:
         """Return a head by label, without its side."""
@@ -96,7 +102,7 @@ class Ports:
         """Return what a node writes to the stream as a map into it.
 
         `E` (d_model, d_vocab), `P` (d_model, n_ctx), a head's W_OV (d_model, d_model), `L0H1.O` (d_model,
-        d_head), an MLP's W_out (d_model, d_mlp). Raises GraphError for what writes nothing.
+        d_head), an MLP's W_out (d_model, d_mlp), a neuron's column of it. Raises GraphError for what writes nothing.
         """
         place = self.place(label)
         match place.kind, place.side:
@@ -125,15 +131,22 @@ class Ports:
         return compose(*norm(self.model, "embed", c.embed_norm), table) if self.folded else table
 
     def _mlp_out(self, label: str) -> LinearMap:
-        layer = int(label[1:-1])
+        layer, neurons = self._neurons(label)
         array = self.model.weights.W_out
         assert array is not None, "weights were checked against their configuration"
-        made = Dense(array[layer], self._stream, self._hidden, f"W_out_L{layer}")
+        made = Dense(array[layer][:, neurons], self._stream, self._hidden(neurons), f"W_out_{_tail(label)}")
         if not self.folded:
             return made
         c = self.model.config
         after = norm(self.model, "mlp_post", "mlp_post" in c.block_norms, layer)
         return c.residual_multiplier * compose(*after, made)
+
+    def _neurons(self, name: str) -> tuple[int, slice]:
+        """The layer of an MLP or of a neuron, and which neurons are meant."""
+        found = _MLP.fullmatch(name)
+        assert found is not None, "only MLPs and neurons come here"
+        neuron = found["neuron"]
+        return int(found["layer"]), slice(None) if neuron is None else slice(int(neuron), int(neuron) + 1)
 
     # Readers -------------------------------------------------------------------------------------------
 
@@ -141,7 +154,8 @@ class Ports:
         """Return what a node reads of the stream as a map out of it.
 
         A head's W_OV (d_model, d_model), or its side `.Q`, `.K`, `.V` (d_head, d_model), an MLP's `L0M` or
-        `L0M.in` (d_mlp, d_model) and `L0M.gate`, `U` (d_vocab, d_model). Raises GraphError for what reads nothing.
+        `L0M.in` (d_mlp, d_model) and `L0M.gate`, a neuron's row of them, `U` (d_vocab, d_model).
+        Raises GraphError for what reads nothing.
         """
         place = self.place(label)
         match place.kind, place.side:
@@ -180,11 +194,11 @@ class Ports:
         return (Diagonal(from_layer, Space(HEAD, self.model.config.d_head), f"G_{side}_{head.label}"),)
 
     def _mlp_in(self, name: str, side: str) -> LinearMap:
-        layer, c = int(name[1:-1]), self.model.config
+        (layer, neurons), c = self._neurons(name), self.model.config
         array = self.model.weights.W_in if side == "in" else self.model.weights.W_gate
         if array is None:
             raise GraphError(f"{name}.gate: this model's MLPs have no gates")
-        made = Dense(array[layer], self._hidden, self._stream, f"W_{side}_L{layer}")
+        made = Dense(array[layer][neurons], self._hidden(neurons), self._stream, f"W_{side}_{_tail(name)}")
         if not self.folded:
             return made
         site = "attn" if c.parallel == "shared" else "mlp"
@@ -213,6 +227,15 @@ class Ports:
     def _stream(self) -> Space:
         return Space(MODEL, self.model.config.d_model)
 
-    @property
-    def _hidden(self) -> Space:
-        return Space("mlp", self.model.config.d_mlp)
+    def _hidden(self, neurons: slice) -> Space:
+        size = len(range(*neurons.indices(self.model.config.d_mlp)))
+        return Space("mlp" if neurons == slice(None) else "neuron", size)
+
+
+_HEAD = re.compile(r"L\d+H\d+", re.ASCII)
+_MLP = re.compile(r"L(?P<layer>0|[1-9]\d*)(?:M|N(?P<neuron>0|[1-9]\d*))", re.ASCII)
+
+
+def _tail(name: str) -> str:
+    """L0 for an MLP, L0N17 for a neuron: how its weights are called."""
+    return name.removesuffix("M")

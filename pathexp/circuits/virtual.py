@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Literal, TypeAlias
 
 from ..algebra import Identity, LinearMap, Space, add, compose
-from ..errors import PathError
+from ..errors import PathError, PathexpError
 from ..graph import ResidualGraph
 from ..model import Model, Trace
 from .frozen_routes import frozen_weight
@@ -35,16 +35,17 @@ def virtual_weight(
     ----------
     what: a model, whose weights alone are used: the maps of the features, with the positions left out. Or a
         trace (or its graph): everything frozen, maps on position*feature as pattern ⊗ weight.
-    writer: `E`, `P`, a head `L0H1` (its W_OV; of a model also `L0H1.O`, its W_O), an MLP `L0M`.
+    writer: `E`, `P`, a head `L0H1` (its W_OV; of a model also `L0H1.O`, its W_O), an MLP `L0M`, or one of its
+        neurons `L0N17` (of a graph if it was frozen with that neuron as a component).
     reader: `U`, a head `L1H0` (its W_OV), of a model or a trace also its `L1H0.Q`, `.K`, `.V`; an MLP `L1M`
-        (of a model `.in` and `.gate` too).
+        or one of its neurons `L1N17` (of a model `.in` and `.gate` too).
     through: "direct"; the heads passed in order; or "all" routes between the two, as a product with one sum
         (identity + components) a block. Of a model those are the routes through heads alone, each taken to
         look at its own position.
     norms: of a model, whether gains and centerings are folded into what reads them; a graph has them frozen.
 
-    Raises GraphError for labels that are not there, PathError where a reader cannot read a writer.
-    O(1) beyond looking up weights; applying costs the sum of the factors' sizes.
+    Raises GraphError for labels that are not there, PathError where a reader cannot read a writer or a route is
+    none, PathexpError for anything else than a model, trace or graph. O(1) beyond looking up weights; applying costs the sum of the factors' sizes.
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=2, heads=3, positions="none")
@@ -53,6 +54,10 @@ def virtual_weight(
     >>> px.virtual_weight(model, "E", "U", through="L0H1 L1H2")
     W_U · W_O_L1H2 · W_V_L1H2 · W_O_L0H1 · W_V_L0H1 · W_E : vocab(11) -> vocab(11), rank <= 5
     """
+    if not isinstance(what, Model | Trace | ResidualGraph):
+        raise PathexpError(
+            f"virtual_weight() takes a model, a trace or a residual graph, not {type(what).__name__}"
+        )
     if not isinstance(what, Model):
         return frozen_weight(what, writer, reader, _labels(through))
     ports = Ports(what, norms)
@@ -72,6 +77,10 @@ def _labels(through: Through) -> Literal["all"] | tuple[str, ...]:
         return "all"
     if isinstance(through, str):
         return () if through == "direct" else tuple(through.split())
+    if not isinstance(through, Sequence) or not all(isinstance(label, str) for label in through):
+        raise PathError(
+            f"a route is 'direct', 'all', or heads passed in order as 'L0H1 L1H2', not {through!r:.60}"
+        )
     return tuple(through)
 
 

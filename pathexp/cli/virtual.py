@@ -16,8 +16,8 @@ HELP = "show the virtual weight between any two components"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_model_argument(parser)
-    parser.add_argument("--writer", default="E", help="what writes: E, P, L0H1, L0H1.O, L0M")
-    parser.add_argument("--reader", default="U", help="what reads: U, L1H0, L1H0.Q, .K, .V, L1M")
+    parser.add_argument("--writer", default="E", help="what writes: E, P, L0H1, L0H1.O, L0M, L0N17")
+    parser.add_argument("--reader", default="U", help="what reads: U, L1H0, L1H0.Q, .K, .V, L1M, L1N17")
     parser.add_argument(
         "--through", default="direct", help="'direct', heads passed in order as 'L0H1 L1H2', or 'all'"
     )

@@ -97,7 +97,8 @@ def head_place(config: Config, label: str) -> tuple[int, int]:
     layer, found, head = str(label).removeprefix("L").partition("H")
     if str(label).startswith("L") and found and layer.isdecimal() and head.isdecimal():
         place = int(layer), int(head)
-        if place[0] < config.n_layers and place[1] < config.n_heads:
+        spelled = f"L{place[0]}H{place[1]}" == label
+        if spelled and place[0] < config.n_layers and place[1] < config.n_heads:
             return place
     last = f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}" if config.n_layers else "none"
     raise GraphError(f"no head {label!r}: the model's heads are {last}.")

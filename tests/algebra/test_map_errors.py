@@ -182,7 +182,7 @@ def test_eigenvectors_and_diagonal_of_other_shapes_are_refused():
         diagonal(W_U)
 
 
-@pytest.mark.parametrize("index", [-1, 11, 100])
+@pytest.mark.parametrize("index", [-1, 11, 100, 1.5, 2.0, True, None])
 def test_places_that_are_not_there(index):
     with pytest.raises(SpaceError, match=rf"row {index} asked of W_U .*rows are 0 to 10"):
         row(W_U, index)

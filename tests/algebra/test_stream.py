@@ -54,3 +54,10 @@ def test_a_full_disk_is_said_before_a_byte_is_written(tmp_path):
     wide = huge @ Dense(np.ones((1, 2_000_000)), Space("in", 1), Space("tokens", 2_000_000))
     with pytest.raises(SizeError, match=r"8,000\.0 GB .* are free"):
         save_dense(wide, tmp_path / "table.npy")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "complex128", "bool", "S4", "object"])
+def test_only_real_floating_numbers_are_saved(tmp_path, dtype):
+    with pytest.raises(SizeError, match="float16, float32 or float64, not as"):
+        save_dense(table(), tmp_path / "table.npy", dtype)
+    assert not list(tmp_path.iterdir())

@@ -13,6 +13,7 @@ from pathexp.graph import push
 from pathexp.graph.reading import reading_graph
 from tests.circuits.test_flow import PUBLISHED, by_hand
 from tests.peak import PEAK
+from tests.zoo import FAMILIES
 
 SIZES = {
     "layers": 3,
@@ -92,6 +93,21 @@ def test_mlps_read_and_write():
         virtual_weight(NORMED, "L0M", "L0M")
 
 
+def test_single_neurons_read_and_write():
+    w = NORMED.weights
+    found = virtual_weight(NORMED, "L0H1.O", "L1N4")
+    np.testing.assert_allclose(
+        found.dense(), w.W_in[1][4:5] @ folded(NORMED, "mlp", 1) @ w.W_O[0, 1], atol=1e-13
+    )
+    assert found.target.name == "neuron" and "W_in_L1N4" in found.formula
+    found = virtual_weight(NORMED, "L0N8", "L1N0.gate", norms="raw").dense()
+    np.testing.assert_allclose(found, w.W_gate[1][:1] @ w.W_out[0][:, 8:], atol=1e-13)
+    whole = virtual_weight(NORMED, "L0M", "U").dense()
+    for neuron in range(9):
+        one = virtual_weight(NORMED, f"L0N{neuron}", "U").dense()
+        np.testing.assert_allclose(one[:, 0], whole[:, neuron], atol=1e-13)
+
+
 def test_a_post_norm_model_cannot_be_folded():
     model = random_model(layers=1, heads=2, norm="layernorm", norm_placement="post")
     with pytest.raises(PathexpError, match="cannot be folded"):
@@ -123,11 +139,34 @@ def test_an_unembedding_behind_an_activation_is_no_linear_map():
         ("E", "U", "L0M", GraphError, "no MLPs"),
         ("E", "L0H0.O", "direct", GraphError, "L0H0.O does not read"),
         ("E", "U", "E", GraphError, "passes through heads"),
+        ("X", "U", "direct", GraphError, "'X' names nothing"),
+        ("e", "U", "direct", GraphError, "'e' names nothing"),
+        ("E", "L0N3", "direct", GraphError, "'L0N3' names nothing .*no MLPs"),
+        ("E", "L00H1", "direct", GraphError, "no head 'L00H1'"),
+        ("E", "L0H\u0661", "direct", GraphError, "names nothing"),
+        (None, "U", "direct", GraphError, "None names nothing"),
+        ("E", 3, "direct", GraphError, "3 names nothing"),
+        ("E", "U", None, PathError, "not None"),
+        ("E", "U", 5, PathError, "not 5"),
+        ("E", "U", b"L0H1", PathError, "not b'L0H1'"),
+        ("E", "U", ["L0H1", None], PathError, "None"),
     ],
 )
 def test_routes_that_do_not_exist_are_refused(writer, reader, through, error, match):
     with pytest.raises(error, match=match):
         virtual_weight(MODEL, writer, reader, through)
+
+
+@pytest.mark.parametrize("label", ["L3M", "L0N9", "L00M", "L0N07", "L0N-1", "L0N", "L0N1.Q", "L0MM"])
+def test_mlps_and_neurons_that_are_not_there_are_refused(label):
+    with pytest.raises(GraphError, match=r"names nothing .*9 neurons"):
+        virtual_weight(NORMED, "E", label)
+
+
+@pytest.mark.parametrize("what", [None, "model", 3, expand(MODEL.run([1]))])
+def test_only_models_runs_and_graphs_have_virtual_weights(what):
+    with pytest.raises(PathexpError, match="takes a model, a trace or a residual graph"):
+        virtual_weight(what, "E", "U")
 
 
 def test_norms_that_are_not_known_are_refused():
@@ -215,6 +254,38 @@ def test_what_a_graph_does_not_have_is_refused():
         virtual_weight(trace.graph, "E", "L0H0.Q")
     with pytest.raises(GraphError, match="no component 'L9H9'"):
         virtual_weight(trace, "E", "U", "L9H9")
+
+    for writer, reader in ((None, "U"), ("E", None), ("E", 3)):
+        with pytest.raises(GraphError, match="of this graph"):
+            virtual_weight(trace, writer, reader)
+
+
+@pytest.mark.parametrize("mlp", ["gate", "source"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_between_any_two_components_of_every_family(name, mlp):
+    """Every writer and reader of a frozen run, directly and by all routes, beside a plain walk over the blocks."""
+    trace = FAMILIES[name]().run([1, 4, 2, 0])
+    graph = freeze(trace, mlp=mlp)
+    rng = np.random.default_rng(0)
+    for writer in graph.alphabet.components[:-1:2]:
+        x = rng.standard_normal(graph.sizes[:2])
+        written, start = push(graph.by_label[writer].operator, x), graph.places[writer] + 1
+        for reader in (*graph.alphabet.components[-2:], "U"):
+            end = graph.places.get(reader, len(graph.blocks))
+            if end < start:
+                continue
+            read = graph.by_label[reader].operator
+            for through in ("direct", "all"):
+                expected = push(read, carried(graph, written, start, end, through == "all"))
+                found = virtual_weight(graph, writer, reader, through).apply(x.ravel())
+                np.testing.assert_allclose(found, expected.ravel(), atol=1e-10)
+
+
+def carried(graph, x, start, end, everything):
+    for block in graph.blocks[start:end]:
+        added = [push(component.operator, x) for component in block.components] if everything else []
+        x = push(block.skip, x) + sum(added)
+    return x
 
 
 def test_a_token_table_is_never_formed_and_still_answers():
