@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,6 +170,13 @@ def _attributes(label: str, kind: str, layer: int, block: int) -> dict[str, Any]
     return {"label": label, "kind": kind, "layer": layer, "block": block}
 
 
+def check_flow(graph: nx.MultiDiGraph, name: str) -> None:
+    """Raise PathexpError unless a graph was made by `flow`."""
+    carried = getattr(graph, "graph", None)
+    if not isinstance(carried, dict) or "walk" not in carried:
+        raise PathexpError(f"{name}() takes a flow; make one with px.flow(trace, target)")
+
+
 def through(graph: nx.MultiDiGraph, node: str) -> float:
     """Return what passes through a node: its inflow, or for a source its outflow."""
     edges = graph.in_edges if graph.in_degree(node) else graph.out_edges
@@ -189,9 +197,12 @@ def split(graph: nx.MultiDiGraph, block: int) -> dict[str, float]:
     >>> list(parts), abs(sum(parts.values()) - graph.graph["value"]) < 1e-12
     (['L1H0', 'L1H1', 'past'], True)
     """
+    check_flow(graph, "split")
     blocks = graph.graph["walk"].graph.blocks
-    if not 0 <= block < len(blocks):
-        raise GraphError(f"no block {block} to split a flow at; this graph has {len(blocks)}, from 0")
+    if not isinstance(block, Integral) or isinstance(block, bool) or not 0 <= block < len(blocks):
+        raise GraphError(
+            f"no block {block!r:.40} to split a flow at; this graph has {len(blocks)}, counted from 0"
+        )
     parts = {component.label: 0.0 for component in blocks[block].components}
     parts["past"] = 0.0
     places = dict(graph.nodes(data="block"))
@@ -215,8 +226,7 @@ def inflow_shares(graph: nx.MultiDiGraph) -> dict[Edge, float]:
     >>> round(sum(share for (_, reader, _), share in shares.items() if reader == "U"), 12)
     1.0
     """
-    if "walk" not in graph.graph:
-        raise PathexpError("shares are taken of a flow; make one with px.flow(trace, target)")
+    check_flow(graph, "inflow_shares")
     totals: dict[str, float] = {}
     for _, reader, amount in graph.edges(data="flow"):
         totals[reader] = totals.get(reader, 0.0) + abs(amount)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import PathexpError
-from .flow import Edge, Names, drawn
+from .flow import Edge, Names, check_flow, drawn
 from .reach import Mask
 from .sweep import Sweep
 from .wires import Wires
@@ -46,10 +47,9 @@ def prune(flow: nx.MultiDiGraph, share: float = 0.9) -> nx.MultiDiGraph:
     >>> abs(left) <= 0.2 * abs(whole.graph["value"]), abs(kept + left - whole.graph["value"]) < 1e-12
     (True, True)
     """
-    if "walk" not in flow.graph:
-        raise PathexpError("prune() takes a flow; make one with px.flow(trace, target)")
-    if not 0.0 < share <= 1.0:
-        raise PathexpError(f"share is a part of the whole, above 0 and at most 1, not {share!r}")
+    check_flow(flow, "prune")
+    if not isinstance(share, Real) or isinstance(share, bool) or not 0.0 < share <= 1.0:
+        raise PathexpError(f"share is a part of the whole, above 0 and at most 1, not {share!r:.40}")
     search = _Search(flow, share)
     taken = search.fewest()
     return search.result(taken)

@@ -118,12 +118,13 @@ class ResidualGraph:
         >>> expand(ResidualGraph.attention_only(layers=2, heads=2)).count()
         9
         """
+        factors = Factors.symbolic(layers, heads)
         if layers > MAX_LAYERS or layers * heads > MAX_COMPONENTS:
             raise SizeError(
                 f"{layers:,} layers of {heads:,} heads are too large a graph: "
                 f"the limits are {MAX_LAYERS:,} layers and {MAX_COMPONENTS:,} heads in all"
             )
-        return cls(**pieces(Factors.symbolic(layers, heads)))
+        return cls(**pieces(factors))
 
     @classmethod
     def from_config(cls, config: Config) -> ResidualGraph:

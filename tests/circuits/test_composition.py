@@ -274,3 +274,12 @@ def test_the_strongest_pairs_are_listed_first():
     assert best[0].score == max(np.nanmax(scores.of(kind)) for kind in ("q", "k", "v"))
     a, h, b, g = np.unravel_index(np.nanargmax(scores.k), scores.k.shape)
     assert scores.top(1, "k")[0][:2] == (f"L{a}H{h}.K", f"L{b}H{g}")
+
+
+@pytest.mark.parametrize("distance", [1.5, None, "a", True])
+def test_a_distance_is_a_whole_number_of_positions(distance):
+    for positions in ("rotary", "learned"):
+        model = random_model(layers=2, heads=2, d_head=4, positions=positions)
+        for call in (composition_scores, composition_table):
+            with pytest.raises(PathexpError, match="a distance is a whole number of positions, not"):
+                call(model, distance=distance)

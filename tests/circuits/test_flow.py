@@ -339,11 +339,19 @@ def test_what_does_not_fit_is_refused():
     trace = run("2L-plain")
     with pytest.raises(TargetError):
         flow(trace, Target(9, np.ones(11), "logits", "elsewhere", 0.0))
-    for share in (0.0, 1.5, float("nan")):
+    for share in (0.0, 1.5, float("nan"), None, "a", True):
         with pytest.raises(PathexpError, match="above 0 and at most 1"):
             prune(flow(trace, trace.logit(1)), share)
-    with pytest.raises(PathexpError, match=r"px\.flow"):
-        prune(trace.graph.to_networkx(), 0.5)
+    for block in (-1, 2, 1.0, None, "a", True):
+        with pytest.raises(GraphError, match="to split a flow at; this graph has 2"):
+            split(flow(trace, trace.logit(1)), block)
+
+
+@pytest.mark.parametrize("what", [None, 3, "flow", run("2L-plain"), run("2L-plain").graph.to_networkx()])
+def test_what_is_no_flow_is_refused(what):
+    for call in (prune, inflow_shares, lambda graph: split(graph, 0)):
+        with pytest.raises(PathexpError, match=r"takes a flow; make one with px\.flow"):
+            call(what)
 
 
 def test_a_flow_beyond_memory_is_refused_with_its_size(monkeypatch):
