@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LoadError, PathexpError
+from ..errors import LoadError, PathexpError, TokenError
 from ..model import Model
 
 Tokens = NDArray[np.int64]
@@ -24,11 +24,15 @@ CHUNK = 1 << 16
 def texts_of(corpus: Corpus) -> Iterator[Text]:
     """Iterate over the texts of a corpus; a file is read in pieces that end at the end of a line.
 
-    Raises LoadError if there is no such file or it is not UTF-8 text.
+    Raises LoadError if there is no such file or it is not UTF-8 text, PathexpError for what holds no texts.
 
     >>> list(texts_of(["one", "two"]))
     ['one', 'two']
     """
+    if not isinstance(corpus, str | Path | Iterable):
+        raise PathexpError(
+            f"a corpus is the path of a text file, or texts, or lists of token ids; found {corpus!r:.60}"
+        )
     return _pieces(Path(corpus)) if isinstance(corpus, str | Path) else iter(corpus)
 
 
@@ -46,9 +50,19 @@ def _pieces(path: Path) -> Iterator[str]:
 def token_stream(model: Model, corpus: Corpus) -> Iterator[Tokens]:
     """Iterate over the token ids of each text of a corpus; texts without tokens are left out."""
     for text in texts_of(corpus):
-        tokens = np.array(model.encode(text) if isinstance(text, str) else text, dtype=np.int64)
+        tokens = _ids(model.encode(text) if isinstance(text, str) else text)
         if len(tokens):
             yield tokens
+
+
+def _ids(text: Sequence[int] | NDArray[np.integer[Any]]) -> Tokens:
+    try:
+        tokens = np.asarray(text)
+    except ValueError:
+        tokens = np.array(None)
+    if tokens.ndim != 1 or (len(tokens) and tokens.dtype.kind not in "iu"):
+        raise TokenError(f"a text of a corpus is a string or a list of token ids, not {text!r:.60}")
+    return tokens.astype(np.int64)
 
 
 def windows(
@@ -60,6 +74,8 @@ def windows(
     Raises PathexpError if the length is not from 2 to n_ctx.
     """
     length = model.config.n_ctx if length is None else length
+    if isinstance(length, bool) or not isinstance(length, int | np.integer):
+        raise PathexpError(f"length is a whole number of tokens a window, not {length!r}")
     if not 2 <= length <= model.config.n_ctx:
         raise PathexpError(f"windows have from 2 to {model.config.n_ctx} tokens (n_ctx), asked {length}")
     found = (

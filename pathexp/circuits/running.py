@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,6 +18,7 @@ import numpy as np
 
 from ..errors import LoadError, PathexpError
 from ..graph import Array
+from ..model import Model
 from .corpus import Tokens
 
 Measure = Callable[[Tokens], Mapping[str, Array]]
@@ -108,8 +110,16 @@ def tally(
         returned can be saved and taken up.
     progress: say on stderr how far it is.
 
-    Raises PathexpError if `start` answers another question.
+    Raises PathexpError if `start` answers another question, or for a limit that is no whole number from 0 up.
     """
+    if limit is not None and (
+        isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0
+    ):
+        raise PathexpError(f"limit is how many windows to take, a whole number from 0 up, not {limit!r}")
+    if start is not None and not isinstance(start, Tally):
+        raise PathexpError(
+            f"start takes sums of an earlier count, a Tally, not {start!r:.60}; see Tally.load"
+        )
     found = Tally(question) if start is None else start
     if found.question != question:
         raise PathexpError(f"these sums answer {found.question!r}; asked was {question!r}: begin anew")
@@ -127,3 +137,18 @@ def tally(
         if progress:
             print(f"{question}: stopped after {found.windows} windows", file=sys.stderr)
     return found
+
+
+def asked(what: str, model: Model, length: int | None) -> str:
+    """Return a question as `tally` takes it: what is measured, of which weights, over windows of what length.
+
+    >>> import pathexp as px
+    >>> first, second = (asked("loss", px.random_model(seed=seed), 8) for seed in (0, 1))
+    >>> first == second, first.startswith("loss of Model('random'")
+    (False, True)
+    """
+    mark = 0
+    for name, array in sorted(model.weights.arrays().items()):
+        mark = zlib.crc32(np.ascontiguousarray(array).tobytes(), zlib.crc32(name.encode(), mark))
+    window = model.config.n_ctx if length is None else length
+    return f"{what} of {model!r}, weights {mark:08x}, windows of {window}"
