@@ -8,6 +8,7 @@ import pytest
 import pathexp as px
 from pathexp.cli import main
 from pathexp.model import Tokenizer
+from tests.zoo import FAMILIES, ZOO
 
 LETTERS = "abcdefghi"
 
@@ -74,6 +75,37 @@ def test_score_with_slopes_prints_them(capsys, saved):
         == 0
     )
     assert "ALiBi" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [name for name, make in (ZOO | FAMILIES).items() if make().config.n_layers])
+def test_scores_and_their_symbols_in_every_architecture(capsys, tmp_path, name):
+    """Rotary, slopes, positions in queries and keys alone, every norm: proven, and what the softmax makes of it."""
+    path = str(tmp_path / "model.npz")
+    model = (ZOO | FAMILIES)[name]()
+    model.save(path)
+    head = f"L{model.config.n_layers - 1}H0"
+    assert main(["score", path, "--tokens", "1,4,2,2,5", "--head", head, "--key", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "pairs of paths add up to the score" in out and "attention without" in out
+    assert main(["derive-score", "--model", path, "--head", head, "--max-terms", "9999", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["count"] == len(data["terms"]) > 0 and data["kept"] == data["count"]
+    rotary = any("R_1" in term["formula"] for term in data["terms"])
+    assert rotary == (model.config.positions == "rotary")
+    assert (data["position_bias"] is not None) == (model.config.positions == "alibi")
+
+
+@pytest.mark.parametrize(
+    ("positions", "terms"), [("none", 4), ("learned", 16), ("qk", 9), ("rotary", 4), ("alibi", 4)]
+)
+def test_derive_score_with_positions(capsys, positions, terms):
+    command = ["derive-score", "--layers", "2", "--heads", "1", "--positions", positions, "--distance", "5"]
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["count"] == terms
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert ("R_5" in out) == (positions == "rotary") and ("slope · |i - j|" in out) == (positions == "alibi")
+    assert main([*command, "--latex"]) == 0 and "aligned" in capsys.readouterr().out
 
 
 def test_a_score_too_deep_to_list(capsys, tmp_path):

@@ -10,19 +10,22 @@ from .copying import Copying, Spectrum, copying, ov_spectrum, qk_spectrum, row_m
 from .decompose import Balance, Decomposition, decompose
 from .exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from .flow import flow, inflow_shares, split
-from .head_kinds import HeadKind, HeadKinds, head_kinds, repeated_runs
+from .head_kinds import HeadKind, HeadKinds, head_kinds
 from .heads import Head, head
 from .importance import OrderImportance, order_importance
-from .induction import Induction, InductionPair, KeyPath, explain_induction, induction_heads, induction_pairs
+from .induction import Induction, InductionPair, induction_heads, induction_pairs
 from .information import Information, information
-from .interventions import Intervention, along, distance, intervene, through
+from .interventions import Cut, Intervention, along, distance, intervene, through
+from .key_path import KeyPath, explain_induction
 from .lens import Lens, logit_lens
 from .memory import Eraser, Erasure, erasing_neurons, memory_management
 from .order import OrderBlind, order_blind
 from .privilege import Privilege, basis_privilege
 from .prune import prune
+from .raised import Raised, happens, raised
 from .running import Tally, tally
-from .skip_trigrams import Bug, Raised, SkipTrigram, bugs, forced_bug, happens, raised, skip_trigrams
+from .said_twice import repeated_runs
+from .skip_trigrams import Bug, SkipTrigram, bugs, forced_bug, skip_trigrams
 from .subspaces import Bottleneck, Interference, Overlap, between, bottlenecks, interference, overlap
 from .virtual import virtual_weight
 from .virtual_heads import VirtualHead, VirtualShare, virtual_heads, virtual_share
@@ -37,6 +40,7 @@ __all__ = [
     "CompositionScores",
     "CompositionTable",
     "Copying",
+    "Cut",
     "Decomposition",
     "Eraser",
     "Erasure",

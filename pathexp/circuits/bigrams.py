@@ -5,18 +5,18 @@ Elhage et al. 2021, "Zero-Layer Transformers": W_U W_E approximates the bigram l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import PathexpError
 from ..graph import Array
 from ..model import Model, Weights
 from ..model.model import check_model
-from .corpus import Corpus, Tokens, token_stream
+from .bigram_counts import count_bigrams
+from .corpus import Corpus, Tokens
+from .running import Tally
 
 Ids = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Bigrams:
     `kept` says which were counted at least `at_least` times. `kl` is KL(corpus ‖ model) of the next token, in
     nats a token, weighted by how often each first token stands: how far the model is from the best table for
     this text; `entropy` is that table's own loss, so that entropy + kl is the model's. `rank_correlation` is
-    Spearman's, of `corpus` and `model` over the kept bigrams.
+    Spearman's, of `corpus` and `model` over the kept bigrams. `tally` holds the running counts, to save and to go on from.
     """
 
     first: Ids
@@ -38,6 +38,7 @@ class Bigrams:
     corpus: Array
     model: Array
     at_least: int
+    tally: Tally
 
     @property
     def total(self) -> int:
@@ -66,12 +67,22 @@ class Bigrams:
         return spearman(corpus, model)
 
 
-def bigrams(model: Model, corpus: Corpus, at_least: int = 5) -> Bigrams:
+def bigrams(
+    model: Model,
+    corpus: Corpus,
+    at_least: int = 5,
+    *,
+    start: Tally | None = None,
+    limit: int | None = None,
+    seconds: float | None = None,
+    progress: bool = False,
+) -> Bigrams:
     """Return a corpus's bigrams beside what a model's direct path says of them.
 
     The direct path is the model without its layers, run on each token alone (at position 0 where positions are
     added). For a model of zero layers that is the model. `corpus`: the path of a text file, or an iterable of
     texts, read as a stream. Memory: one row of the table per distinct first token at a time, and the counts.
+    `start`, `limit`, `seconds`, `progress` as for `tally`, by texts; a file is read in pieces of 65,536 characters.
 
     Raises PathexpError if the corpus has no two tokens in a row. Elhage et al. 2021, "Zero-Layer Transformers".
 
@@ -84,24 +95,14 @@ def bigrams(model: Model, corpus: Corpus, at_least: int = 5) -> Bigrams:
     (9, 0.011)
     """
     check_model(model, "bigrams")
-    counts = _counted(model, corpus)
-    codes = np.array(sorted(counts, key=lambda code: (-counts[code], code)), dtype=np.int64)
-    amounts = np.array([counts[int(code)] for code in codes], dtype=np.int64)
+    counted = count_bigrams(model, corpus, start=start, limit=limit, seconds=seconds, progress=progress)
+    codes, amounts = (np.asarray(counted.sums[name], dtype=np.int64) for name in ("codes", "amounts"))
+    order = np.argsort(-amounts, kind="stable")
+    codes, amounts = codes[order], amounts[order]
     first, second = np.divmod(codes, model.config.d_vocab)
     each = np.bincount(first, weights=amounts, minlength=model.config.d_vocab)
     logs = np.log(amounts) - np.log(each[first])
-    return Bigrams(first, second, amounts, logs, _direct_log_probs(model, first, second), at_least)
-
-
-def _counted(model: Model, corpus: Corpus) -> Counter[int]:
-    """Bigrams as first · d_vocab + second, with their counts."""
-    counts: Counter[int] = Counter()
-    for tokens in token_stream(model, corpus):
-        codes, amounts = np.unique(tokens[:-1] * model.config.d_vocab + tokens[1:], return_counts=True)
-        counts.update(dict(zip(codes.tolist(), amounts.tolist(), strict=True)))
-    if not counts:
-        raise PathexpError("the corpus has no two tokens in a row: there are no bigrams to compare with")
-    return counts
+    return Bigrams(first, second, amounts, logs, _direct_log_probs(model, first, second), at_least, counted)
 
 
 def _direct_log_probs(model: Model, first: Ids, second: Ids) -> Array:

@@ -7,23 +7,18 @@ Heads", section "Definition".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import PathexpError
-from ..model import Model, Trace
+from ..model import Model
 from ..model.model import check_model
+from .corpus import Corpus
+from .running import Tally, tally
+from .said_twice import KINDS, Repeated, Said, checked_runs
 
-PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST = (
-    "previous token",
-    "induction",
-    "duplicate token",
-    "current token",
-    "first token",
-)
-KINDS = (PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST)
 NO_KIND = "-"
 THRESHOLD = 0.4
 """Mean attention from which a head is said to be of a kind."""
@@ -50,14 +45,19 @@ class HeadKinds:
     """The kinds of all heads of a model, and how much better it says random tokens the second time.
 
     Losses are means in nats a token: `first_loss` of the first copy, `second_loss` of the second; `length`
-    tokens a copy, `runs` texts.
+    tokens a copy. `tally` holds the running sums over texts, to save and to go on from.
     """
 
     heads: tuple[HeadKind, ...]
     first_loss: float
     second_loss: float
     length: int
-    runs: int
+    tally: Tally
+
+    @property
+    def runs(self) -> int:
+        """How many texts."""
+        return self.tally.windows
 
     def of_kind(self, kind: str) -> tuple[str, ...]:
         """The labels of the heads of a kind. Raises PathexpError for a kind that is not known."""
@@ -73,71 +73,24 @@ class HeadKinds:
         raise PathexpError(f"no head {label!r} among the {len(self.heads)} heads")
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """A run of random tokens said twice, after a prefix: copies begin at `start` and `start + length`."""
-
-    trace: Trace
-    start: int
-    length: int
-
-    @property
-    def second(self) -> range:
-        """The positions of the second copy."""
-        return range(self.start + self.length, self.start + 2 * self.length)
-
-    def key(self, query: int) -> int:
-        """The induction position of a query in the second copy: after its token's earlier copy."""
-        return query - self.length + 1
-
-    def losses(self) -> tuple[float, float]:
-        """The mean loss within the first copy and within the second, each from its second token on."""
-        n = len(self.trace)
-        each = -self.trace.log_probs[np.arange(n - 1), self.trace.tokens[1:]]
-        middle = self.start + self.length
-        return float(each[self.start : middle - 1].mean()), float(each[middle : n - 1].mean())
-
-    def looks(self) -> dict[str, tuple[int, int]]:
-        """Where the kinds look from a query, as (multiple of the query, offset)."""
-        return {
-            PREVIOUS: (1, -1),
-            INDUCTION: (1, 1 - self.length),
-            DUPLICATE: (1, -self.length),
-            CURRENT: (1, 0),
-            FIRST: (0, 0),
-        }
-
-
-def repeated_runs(
-    model: Model, *, length: int | None = None, runs: int = 8, prefix: Sequence[int] = (), seed: int = 0
-) -> Iterator[Repeated]:
-    """Run a model on random tokens said twice, all different within a copy.
-
-    `length` tokens a copy, by default 50 or as many as fit; `prefix` goes before, such as a begin token.
-    Raises PathexpError if fewer than 3 tokens a copy fit into the context or the vocabulary.
-    """
-    room = min((model.config.n_ctx - len(prefix)) // 2, model.config.d_vocab)
-    length = min(50, room) if length is None else length
-    if not 3 <= length <= room or runs < 1:
-        raise PathexpError(
-            f"random tokens said twice need from 3 to {room} tokens a copy in this model (n_ctx "
-            f"{model.config.n_ctx}, {model.config.d_vocab} tokens) and at least 1 run; asked {length} and {runs}"
-        )
-    rng = np.random.default_rng(seed)
-    for _ in range(runs):
-        copy = rng.permutation(model.config.d_vocab)[:length]
-        tokens = np.concatenate([np.array(prefix, dtype=np.int64), copy, copy])
-        yield Repeated(model.run(tokens), len(prefix), length)
-
-
 def head_kinds(
-    model: Model, *, length: int | None = None, runs: int = 8, prefix: Sequence[int] = (), seed: int = 0
+    model: Model,
+    texts: Corpus | None = None,
+    *,
+    length: int | None = None,
+    runs: int = 8,
+    prefix: Sequence[int] = (),
+    seed: int = 0,
+    start: Tally | None = None,
+    seconds: float | None = None,
+    progress: bool = False,
 ) -> HeadKinds:
-    """Return what every head does on random tokens said twice.
+    """Return what every head does on tokens said twice: random ones, or the windows of a corpus.
 
     Mean attention, over the second copies of `runs` texts, to the token before, to the token after the earlier
     copy (induction), to the earlier copy (duplicate), to the token itself and to position 0. Arguments as in
-    `repeated_runs`. Olsson et al. 2022, "In-context Learning and Induction Heads". Cost: `runs` forward passes.
+    `repeated_runs`, and `start`, `seconds`, `progress` as for `tally`. Olsson et al. 2022, "In-context Learning and
+    Induction Heads". Cost: `runs` forward passes, one trace held at a time.
 
     >>> import pathexp as px
     >>> kinds = head_kinds(px.induction_model())
@@ -147,17 +100,30 @@ def head_kinds(
     True
     """
     check_model(model, "head_kinds")
-    texts = list(repeated_runs(model, length=length, runs=runs, prefix=prefix, seed=seed))
-    shape = (model.config.n_layers, model.config.n_heads)
-    attention = {kind: np.mean([_mean_attention(text, kind) for text in texts], axis=0) for kind in KINDS}
-    losses = np.mean([text.losses() for text in texts], axis=0)
+    said = Said(model, length, tuple(prefix), seed)
+    found = tally(
+        said.random() if texts is None else said.of(texts),
+        lambda tokens: _looks(said.run(tokens)),
+        said.question(f"kinds of heads, {f'random seed {seed}' if texts is None else 'a corpus'},"),
+        start=start,
+        limit=checked_runs(runs),
+        seconds=seconds,
+        progress=progress,
+    )
+    attention, losses = found.mean("attention"), found.mean("losses")
     heads = tuple(
         HeadKind(
-            f"L{layer}H{head}", layer, head, {kind: float(attention[kind][layer, head]) for kind in KINDS}
+            f"L{layer}H{head}", layer, head, dict(zip(KINDS, attention[layer, head].tolist(), strict=True))
         )
-        for layer, head in np.ndindex(shape)
+        for layer, head in np.ndindex(attention.shape[:2])
     )
-    return HeadKinds(heads, float(losses[0]), float(losses[1]), texts[0].length, runs)
+    return HeadKinds(heads, float(losses[0]), float(losses[1]), said.copy, found)
+
+
+def _looks(text: Repeated) -> Mapping[str, np.ndarray]:
+    """Every head's mean attention by kind, (L, H, kinds), and the losses of both copies."""
+    attention = np.stack([_mean_attention(text, kind) for kind in KINDS], axis=-1)
+    return {"attention": attention, "losses": np.array(text.losses())}
 
 
 def _mean_attention(text: Repeated, kind: str) -> np.ndarray:

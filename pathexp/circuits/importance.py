@@ -16,8 +16,10 @@ from ..errors import SizeError
 from ..expansion import Expansion, expand
 from ..graph import Array
 from ..model import Model
+from ..model.model import check_model
 from .corpus import Corpus, Tokens, windows
-from .running import Tally, tally
+from .passing import passing
+from .running import Tally, asked, tally
 
 MAX_TERMS = 20_000
 """How many single terms are weighed before `order_importance` refuses; ask for a smaller `terms_to`."""
@@ -88,10 +90,11 @@ def order_importance(
     >>> found.counts, len(found.terms), bool(found.up_to[1] < found.up_to[0])
     ((1, 8), 9, True)
     """
+    check_model(model, "order_importance")
     blank = expand(model.run([0]))
     counts = blank.count_by_order()
     names = _names(blank, counts, terms_to)
-    question = f"importance by order of {model!r}, terms of order <= {terms_to}, windows of {length or model.config.n_ctx}"
+    question = asked(f"importance by order, terms of order <= {terms_to},", model, length)
     found = tally(
         windows(model, corpus, length),
         partial(_measured, model, names),
@@ -120,8 +123,11 @@ def _names(terms: Expansion, counts: tuple[int, ...], order: int) -> tuple[str, 
 
 
 def _measured(model: Model, names: tuple[str, ...], window: Tokens) -> Mapping[str, Array]:
-    trace = model.run(window)
-    terms = expand(trace)
+    with passing(model, window) as trace:
+        return _losses(expand(trace), names, window)
+
+
+def _losses(terms: Expansion, names: tuple[str, ...], window: Tokens) -> Mapping[str, Array]:
     orders = terms.by_order()
     whole = orders.sum(axis=0)
     return {

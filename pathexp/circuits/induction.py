@@ -7,20 +7,21 @@ itself, and W_U W_OV W_E copies. Elhage et al. 2021, "Induction Heads", "How Ind
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
 
 from ..algebra import Dense, Identity, LinearMap, Space, compose
-from ..expansion import ScoreExpansion, expand_score
 from ..graph import Array
 from ..model import Config, Model, Weights
 from ..model.model import check_model
 from .copying import Spectrum, heads, ov_spectrum, row_maximum_on_diagonal, turned_spectrum
-from .head_kinds import INDUCTION, HeadKinds, Repeated, head_kinds, repeated_runs
+from .head_kinds import HeadKinds, head_kinds
 from .heads import Head
+from .running import Tally
+from .said_twice import INDUCTION
 from .token_grams import keys_read, queries_read, token_grams, values_read, written
 from .token_space import HEAD, embedding, reading, writing
 
@@ -224,11 +225,19 @@ class Induction:
 
 
 def induction_heads(
-    model: Model, *, length: int | None = None, runs: int = 8, prefix: Sequence[int] = (), seed: int = 0
+    model: Model,
+    *,
+    length: int | None = None,
+    runs: int = 8,
+    prefix: Sequence[int] = (),
+    seed: int = 0,
+    start: Tally | None = None,
+    seconds: float | None = None,
+    progress: bool = False,
 ) -> Induction:
     """Return a model's induction heads, from its weights and from random tokens said twice.
 
-    Arguments as in `repeated_runs`. Elhage et al. 2021, "Induction Heads". An empty list means that no head
+    Arguments as in `head_kinds`. Elhage et al. 2021, "Induction Heads". An empty list means that no head
     passes the thresholds, `SHARE` and `head_kinds.THRESHOLD`.
 
     >>> import pathexp as px
@@ -239,66 +248,14 @@ def induction_heads(
     True
     """
     check_model(model, "induction_heads")
-    return Induction(
-        induction_pairs(model), head_kinds(model, length=length, runs=runs, prefix=prefix, seed=seed)
+    kinds = head_kinds(
+        model,
+        length=length,
+        runs=runs,
+        prefix=prefix,
+        seed=seed,
+        start=start,
+        seconds=seconds,
+        progress=progress,
     )
-
-
-@dataclass(frozen=True)
-class KeyPath:
-    """How much of a head's looking at the induction position comes by keys that an earlier head made.
-
-    Means over queries of how far the induction position's score stands above the mean of the other keys' (the
-    softmax sees nothing else): `advantage` in all, `through` by pairs of paths whose key path passes `before`,
-    `by_kind` of term.
-    """
-
-    head: str
-    before: str
-    advantage: float
-    through: float
-    by_kind: dict[str, float]
-    queries: int
-
-    @property
-    def share(self) -> float:
-        """The share of the advantage that keys through the earlier head hold."""
-        return self.through / self.advantage
-
-
-def explain_induction(
-    model: Model,
-    head: str,
-    before: str,
-    *,
-    length: int | None = None,
-    runs: int = 2,
-    prefix: Sequence[int] = (),
-    seed: int = 0,
-    queries: int = 8,
-) -> KeyPath:
-    """Return what share of a head's induction score comes by keys that an earlier head made.
-
-    The score of the induction position is expanded over pairs of paths for the last `queries` positions of
-    `runs` texts of random tokens said twice. Elhage et al. 2021, "Path Expansion of Attention Scores QK Circuit".
-
-    >>> import pathexp as px
-    >>> round(explain_induction(px.induction_model(), "L1H0", "L0H0").share, 2)
-    0.84
-    """
-    texts = repeated_runs(model, length=length, runs=runs, prefix=prefix, seed=seed)
-    found = [_explained(terms, before) for text in texts for terms in _scores(text, head, queries)]
-    kinds = {kind: float(np.mean([each[2][kind] for each in found])) for kind in found[0][2]}
-    whole, through = (float(np.mean([each[i] for each in found])) for i in (0, 1))
-    return KeyPath(head, before, whole, through, kinds, len(found))
-
-
-def _scores(text: Repeated, head: str, queries: int) -> Iterator[ScoreExpansion]:
-    for query in text.second[-queries:]:
-        yield expand_score(text.trace, head, query, text.key(query))
-
-
-def _explained(terms: ScoreExpansion, before: str) -> tuple[float, float, dict[str, float]]:
-    through = terms.where(key=f"S .* {before} .* K")
-    by_kind = {kind: terms.pair.advantage(row) for kind, row in terms.rows_by_kind().items()}
-    return terms.advantage(), through.advantage(), by_kind
+    return Induction(induction_pairs(model), kinds)

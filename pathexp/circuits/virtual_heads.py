@@ -6,7 +6,7 @@ small models they do little: how little is measured as loss. Elhage et al. 2021,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -19,8 +19,11 @@ from ..graph import Array
 from ..model import Model, Trace
 from ..model.model import check_model
 from .copying import Spectrum, heads, spectrum
-from .corpus import Corpus, windows
+from .corpus import Corpus, Tokens, windows
 from .heads import Head
+from .importance import loss_of
+from .passing import passing
+from .running import Tally, asked, tally
 from .token_space import embedding, reading, unembedding, writing
 
 
@@ -105,14 +108,20 @@ class VirtualShare:
     """What virtual heads are worth as loss, patterns frozen; losses are means in nats a token.
 
     `whole` of the model; `without` of all paths but those through two heads or more; `direct` of the direct path
-    (and constants) alone. `counts` are the numbers of paths by order, `tokens` how many were predicted.
+    (and constants) alone. `counts` are the numbers of paths by order; `tally` holds the running sums, to save and to
+    go on from.
     """
 
     whole: float
     without: float
     direct: float
     counts: tuple[int, ...]
-    tokens: int
+    tally: Tally
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were predicted."""
+        return self.tally.tokens - self.tally.windows
 
     @property
     def worth(self) -> float:
@@ -120,38 +129,58 @@ class VirtualShare:
         return self.without - self.whole
 
     @property
-    def share(self) -> float:
-        """Their share of all that the heads save over the direct path."""
-        return self.worth / (self.direct - self.whole)
+    def share(self) -> float | None:
+        """Their share of all that the heads save over the direct path; None where that is nothing."""
+        saved = self.direct - self.whole
+        return self.worth / saved if saved else None
 
 
 def virtual_share(
-    model: Model, corpus: Corpus, *, length: int | None = None, limit: int | None = None
+    model: Model,
+    corpus: Corpus,
+    *,
+    length: int | None = None,
+    limit: int | None = None,
+    start: Tally | None = None,
+    seconds: float | None = None,
+    progress: bool = False,
 ) -> VirtualShare:
     """Return what the virtual heads of an attention-only model save in loss on a corpus.
 
     Paths through two or more heads are left out of the logits, all patterns and norm scales as they were in the
     whole run: what goes is V-composition alone, while Q- and K-composition stay in the patterns. `corpus`, a file
-    or texts, is cut into windows of `length` tokens, at most `limit`. Elhage et al. 2021, "Term Importance Analysis".
+    or texts, is cut into windows of `length` tokens, at most `limit`; `start`, `seconds`, `progress` as for `tally`.
+    Elhage et al. 2021, "Term Importance Analysis".
 
     Raises PathexpError for a model with MLPs, or a corpus without one whole window.
+
+    >>> import pathexp as px
+    >>> found = virtual_share(px.load("attn-2l"), ["To be, or not to be, that is the question"], length=6)
+    >>> found.tally.windows, found.tokens, found.counts
+    (2, 10, (1, 16, 64))
     """
+    check_model(model, "virtual_share")
     if model.config.d_mlp:
         raise PathexpError(
             "virtual heads are weighed in attention-only models; this one has MLPs between heads"
         )
-    sums, tokens = np.zeros(3), 0
-    counts: tuple[int, ...] = ()
-    for window in windows(model, corpus, length, limit):
-        trace = model.run(window)
-        terms = expand(trace)
-        counts = terms.count_by_order()
-        sums += [_loss(logits, trace.tokens) for logits in _kept(terms.by_order())]
-        tokens += len(window) - 1
-    if not tokens:
-        raise PathexpError("the corpus has no whole window of tokens; give more text or a smaller length")
-    whole, without, direct = (float(value) for value in sums / tokens)
-    return VirtualShare(whole, without, direct, counts, tokens)
+
+    def measured(window: Tokens) -> Mapping[str, Array]:
+        with passing(model, window) as trace:
+            orders = expand(trace).by_order()
+        return {"losses": np.array([loss_of(logits, window) for logits in _kept(orders)])}
+
+    found = tally(
+        windows(model, corpus, length),
+        measured,
+        asked("worth of virtual heads", model, length),
+        start=start,
+        limit=limit,
+        seconds=seconds,
+        progress=progress,
+    )
+    whole, without, direct = (float(loss) for loss in found.mean("losses"))
+    return VirtualShare(whole, without, direct, expand(model.run([0])).count_by_order(), found)
 
 
 def _kept(orders: Array) -> Iterator[Array]:
@@ -159,10 +188,3 @@ def _kept(orders: Array) -> Iterator[Array]:
     yield orders.sum(axis=0)
     yield orders[:2].sum(axis=0)
     yield orders[0]
-
-
-def _loss(logits: Array, tokens: np.ndarray) -> float:
-    """The summed loss of each token given those before it, in nats."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return -float(logs[np.arange(len(tokens) - 1), tokens[1:]].sum())

@@ -11,7 +11,9 @@ from ..model import Model
 from ..report.heads import HeadsReport
 from ..report.spectra import draw_spectra
 from .arguments import OK, add_model_argument, model_of, show
+from .corpora import keep, start_of
 from .pictures import add_svg_argument, draw
+from .state import add_state_arguments
 
 HELP = "say what every head of a model does, and whether it copies"
 
@@ -20,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_model_argument(parser)
     add_repeated_arguments(parser)
+    parser.add_argument("--texts", metavar="FILE", help="say windows of this text twice, not random tokens")
     add_svg_argument(parser, "the spectra of the OV circuits")
 
 
@@ -33,14 +36,23 @@ def add_repeated_arguments(parser: argparse.ArgumentParser) -> None:
         "--prefix", type=int, nargs="*", default=[], metavar="ID", help="token ids that go before"
     )
     parser.add_argument("--seed", type=int, default=0)
+    add_state_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure, read the spectra, print."""
     model = model_of(options)
     kinds = head_kinds(
-        model, length=options.length, runs=options.runs, prefix=options.prefix, seed=options.seed
+        model,
+        options.texts,
+        length=options.length,
+        runs=options.runs,
+        prefix=options.prefix,
+        seed=options.seed,
+        start=start_of(options),
+        progress=options.progress,
     )
+    keep(options, kinds.tally)
     copies = _copies(model)
     draw(options, lambda: _drawn(model, copies))
     report = HeadsReport(kinds, copies)

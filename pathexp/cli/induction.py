@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from ..circuits.induction import KeyPath, explain_induction, induction_heads
+from ..circuits.induction import induction_heads
+from ..circuits.key_path import KeyPath, explain_induction
 from ..report.circuit_pictures import draw_kinds
 from ..report.heads import InductionReport
 from .arguments import OK, add_model_argument, model_of, show
+from .corpora import keep, start_of
 from .heads import add_repeated_arguments
 from .pictures import add_svg_argument, draw
 
@@ -25,7 +27,10 @@ def run(options: argparse.Namespace) -> int:
     """Find, confirm, explain and print."""
     model = model_of(options)
     how = {"length": options.length, "prefix": options.prefix, "seed": options.seed}
-    found = induction_heads(model, runs=options.runs, **how)
+    found = induction_heads(
+        model, runs=options.runs, start=start_of(options), progress=options.progress, **how
+    )
+    keep(options, found.kinds.tally)
     explained: list[KeyPath] = []
     for label in found.from_data:
         pair = found.before(label)

@@ -6,7 +6,10 @@ import argparse
 
 from ..circuits.importance import order_importance
 from ..report.worth import OrderReport
+from ..report.worth_pictures import draw_orders
 from .arguments import OK, add_loading_arguments, amount, model_of, show
+from .corpora import add_window_arguments, keep, start_of
+from .pictures import add_svg_argument, draw
 
 HELP = "weigh the orders of a model's paths, and single terms, as loss on a corpus"
 
@@ -16,14 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("corpus", help="a UTF-8 text file")
     parser.add_argument("--model", default="attn-2l", help="a bundled model or a file")
     parser.add_argument(
-        "--length", type=int, default=None, metavar="N", help="tokens a window (all of n_ctx)"
-    )
-    parser.add_argument("--windows", type=int, default=8, metavar="N", help="how many windows to take")
-    parser.add_argument(
         "--terms-to", type=int, default=1, metavar="K", help="weigh single terms up to this order"
     )
     parser.add_argument("--top", type=amount, default=12, metavar="K", help="how many terms to list")
-    parser.add_argument("--progress", action="store_true", help="say on stderr how far it is")
+    add_window_arguments(parser, windows=8)
+    add_svg_argument(parser, "what orders and terms save as bars")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_loading_arguments(parser)
 
@@ -36,8 +36,11 @@ def run(options: argparse.Namespace) -> int:
         length=options.length,
         limit=options.windows,
         terms_to=options.terms_to,
+        start=start_of(options),
         progress=options.progress,
     )
+    keep(options, found.tally)
+    draw(options, lambda: draw_orders(found, options.top))
     report = OrderReport(found, options.top)
     show(report.data, report.text, options)
     return OK

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..circuits.skip_trigrams import bugs, happens, skip_trigrams
+from ..circuits.raised import happens
+from ..circuits.skip_trigrams import bugs, skip_trigrams
 from ..report.circuit_pictures import draw_trigrams
 from ..report.token_tables import SkipTrigramReport
 from .arguments import OK, add_loading_arguments, amount, model_of, show, token_of
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=amount, default=12, metavar="K", help="how many to list")
     parser.add_argument("--bugs", type=amount, default=3, metavar="K", help="how many bugs to show")
     parser.add_argument("--contexts", type=int, default=64, help="random contexts in which each is measured")
+    parser.add_argument("--progress", action="store_true", help="say on stderr how far it is")
     add_svg_argument(parser, "the largest as a heat map")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_loading_arguments(parser)
@@ -35,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     largest = skip_trigrams(model, options.top, head=options.head, source=source)
     draw(options, lambda: draw_trigrams(model, largest))
     measured = tuple(
-        (bug, happens(model, bug, contexts=options.contexts)) for bug in bugs(model, options.bugs)
+        (bug, happens(model, bug, contexts=options.contexts, progress=options.progress))
+        for bug in bugs(model, options.bugs)
     )
     report = SkipTrigramReport(model, largest, measured)
     show(report.data, report.text, options)

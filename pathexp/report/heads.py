@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ..algebra import LinearMap, top_entries
 from ..algebra.operations import singular_values
 from ..circuits.copying import Copying, Spectrum, spectrum
-from ..circuits.head_kinds import KINDS, HeadKinds
+from ..circuits.head_kinds import HeadKinds
 from ..circuits.heads import Head
-from ..circuits.induction import Induction, InductionPair, KeyPath
+from ..circuits.induction import Induction, InductionPair
+from ..circuits.key_path import KeyPath
+from ..circuits.said_twice import KINDS
 from .text import table, visible
 
 
@@ -143,8 +145,11 @@ class InductionReport:
         return {
             "from_weights": list(found.from_weights), "from_data": list(found.from_data), "agree": found.agree,
             "first_loss": found.kinds.first_loss, "second_loss": found.kinds.second_loss, "pairs": pairs,
-            "explained": [asdict(each) | {"share": each.share} for each in self.explained],
+            "explained": [{name: getattr(each, name) for name in _EXPLAINED} for each in self.explained],
         }  # fmt: skip
+
+
+_EXPLAINED = ("head", "before", "advantage", "through", "by_kind", "queries", "share")
 
 
 def _names(labels: Sequence[str]) -> str:

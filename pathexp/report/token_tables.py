@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..circuits.bigrams import Bigrams
-from ..circuits.skip_trigrams import Bug, Raised, SkipTrigram
+from ..circuits.raised import Raised
+from ..circuits.skip_trigrams import Bug, SkipTrigram
 from ..model import Model
 from .text import count_of, table, visible
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ..circuits.virtual_heads import VirtualHead, VirtualShare
@@ -48,15 +48,17 @@ class VirtualHeadsReport:
             ["paths through one head at most", f"{found.without:.4f}"],
             ["all paths", f"{found.whole:.4f}"],
         ]
+        share = "an undefined share" if found.share is None else f"{found.share:.1%}"
         yield (
             f"loss over {found.tokens:,} tokens, patterns frozen (paths: {orders})\n"
             f"{table(['kept', 'nats a token'], rows, '<>')}\n"
-            f"virtual heads save {found.worth:.4f}, {found.share:.1%} of what all heads save over the direct path"
+            f"virtual heads save {found.worth:.4f}, {share} of what all heads save over the direct path"
         )
 
     def data(self) -> dict[str, Any]:
         """Return the report as plain data for JSON."""
-        share = self.share and asdict(self.share) | {"worth": self.share.worth, "share": self.share.share}
+        names = ("whole", "without", "direct", "counts", "tokens", "worth", "share")
+        share = self.share and {name: getattr(self.share, name) for name in names}
         rows = [
             {
                 "head": head.label,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.skip_trigrams import OTHERS, bugs, forced_bug, happens, raised, skip_trigrams
+from pathexp.circuits.raised import happens, raised
+from pathexp.circuits.skip_trigrams import OTHERS, bugs, forced_bug, skip_trigrams
 from pathexp.model import Tokenizer
 
 WORDS = ("keep", "in", "at", "mind", "bay", "the", "a", "of")

@@ -354,6 +354,26 @@ def test_formulas_from_sizes_are_those_of_a_run():
     assert [t.kind for t in terms] == [t.kind for t in run_terms]
 
 
+@pytest.mark.parametrize("name", [*NAMES, *FAMILIES])
+def test_formulas_of_every_configuration_are_those_of_a_run(name):
+    """Without biases, and with gains that a configuration may have: the terms of a run, symbol by symbol."""
+    made = (ZOO | FAMILIES)[name]()
+    arrays = {n: a for n, a in made.weights.arrays().items() if not n.startswith("b_")}
+    c = made.config
+    for norm in c.block_norms:
+        arrays.setdefault(f"g_{norm}", np.ones((c.n_layers, c.d_model)))
+    if c.embed_norm:
+        arrays.setdefault("g_embed", np.ones(c.d_model))
+    model = px.Model(c, px.Weights(**arrays))
+    trace, head = run(model, 4), last_head(model)
+    terms, whole = ScoreFormulas.of(c, head, distance=2), px.expand_score(trace, head, 3, 1)
+    pairs = [term for term in whole if term.kind != "position bias"]
+    assert terms.count() == len(pairs) and (terms.position_bias is None) == (c.positions != "alibi")
+    scale = "" if whole.pair.scale == 1 else f"{whole.pair.scale:.4g} · "
+    assert [str(t) for t in terms] == [str(t) for t in pairs]
+    assert [scale + t.formula for t in terms] == [t.formula for t in pairs]
+
+
 def test_formulas_of_a_size_nobody_lists():
     terms = ScoreFormulas(px.ResidualGraph.attention_only(layers=12, heads=12), "L11H0")
     assert terms.count() == 13**22

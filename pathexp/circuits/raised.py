@@ -1,0 +1,120 @@
+"""Skip-trigrams in the running model: how much an output rises when its source stands before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import PathexpError
+from ..graph import Array
+from ..model import Model
+from ..model.model import check_model
+from .corpus import Tokens
+from .running import Tally, asked, tally
+from .skip_trigrams import Bug, SkipTrigram
+
+
+@dataclass(frozen=True)
+class Raised:
+    """How much a skip-trigram's output rises in the running model when its source stands before.
+
+    `mean` and `error` (standard error) of the rise of the output's logit above the mean of all logits, over
+    random contexts, against the same contexts with another random token in the source's place; in nats. `tally`
+    holds the running sums over contexts, to save and to go on from.
+    """
+
+    trigram: SkipTrigram
+    mean: float
+    error: float
+    tally: Tally
+
+    @property
+    def happens(self) -> bool:
+        """Whether the rise is above zero by more than three standard errors."""
+        return self.mean > 3 * self.error
+
+
+def raised(
+    model: Model,
+    trigram: SkipTrigram,
+    *,
+    contexts: int = 64,
+    length: int = 12,
+    gap: int = 3,
+    seed: int = 0,
+    start: Tally | None = None,
+    seconds: float | None = None,
+    progress: bool = False,
+) -> Raised:
+    """Run a model with and without a skip-trigram's source, and measure what happens to its output.
+
+    Contexts are `length` random tokens, the source `gap` positions before the destination, which stands last.
+    The whole model runs, all heads, patterns and positions included. `start`, `seconds`, `progress` as for `tally`.
+
+    Raises PathexpError for fewer than 2 contexts, or a gap that does not fit.
+
+    >>> import pathexp as px
+    >>> model = px.random_model(layers=1, heads=2, d_vocab=6, positions="none", seed=1)
+    >>> found = raised(model, px.skip_trigrams(model, 1)[0], contexts=8)
+    >>> found.tally.windows, found.error > 0
+    (8, True)
+    """
+    check_model(model, "raised")
+    _check(model, trigram, contexts, length, gap)
+    found = tally(
+        _contexts(model, length, seed),
+        lambda tokens: _rises(model, trigram, tokens, gap),
+        asked(f"rise by {_ids(trigram)}, gap {gap}, random seed {seed},", model, length),
+        start=start,
+        limit=contexts,
+        seconds=seconds,
+        progress=progress,
+    )
+    mean, square = (float(value) for value in found.mean("rise, squared"))
+    variance = max(square - mean**2, 0.0)
+    return Raised(trigram, mean, float(np.sqrt(variance / max(found.windows - 1, 1))), found)
+
+
+def _check(model: Model, trigram: SkipTrigram, contexts: int, length: int, gap: int) -> None:
+    if not isinstance(trigram, SkipTrigram):
+        raise PathexpError(f"raised() takes a SkipTrigram, one of skip_trigrams(model), not {trigram!r:.60}")
+    if not all(isinstance(each, int | np.integer) for each in (contexts, length, gap)) or contexts < 2:
+        raise PathexpError(
+            f"a rise is measured in 2 contexts or more, whole numbers all; asked {contexts!r} contexts of "
+            f"{length!r} tokens, gap {gap!r}"
+        )
+    if not 1 <= gap < length <= model.config.n_ctx:
+        raise PathexpError(
+            f"a source stands 1 to length - 1 positions before the end of at most {model.config.n_ctx} tokens; "
+            f"asked gap {gap} in {length}"
+        )
+
+
+def _ids(trigram: SkipTrigram) -> str:
+    return f"{trigram.source} … {trigram.destination} → {trigram.output}"
+
+
+def _contexts(model: Model, length: int, seed: int) -> Iterator[Tokens]:
+    """Random tokens, without end."""
+    rng = np.random.default_rng(seed)
+    while True:
+        yield rng.integers(0, model.config.d_vocab, length)
+
+
+def _rises(model: Model, trigram: SkipTrigram, tokens: Tokens, gap: int) -> Mapping[str, Array]:
+    """The rise of the output in one context, and its square."""
+    without = tokens.copy()
+    without[-1] = trigram.destination
+    with_source = without.copy()
+    with_source[-1 - gap] = trigram.source
+    after, before = (model.run(each).logits[-1] for each in (with_source, without))
+    rise = float((after - after.mean())[trigram.output] - (before - before.mean())[trigram.output])
+    return {"rise, squared": np.array([rise, rise**2])}
+
+
+def happens(model: Model, bug: Bug, **how: Any) -> tuple[Raised, ...]:
+    """Measure all four skip-trigrams of a bug in the running model; keyword arguments as in `raised`."""
+    return tuple(raised(model, trigram, **how) for trigram in bug.all)
