@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .tolerance import CONFIDENCE, UNIT, rounding_tolerance
+from .tolerance import CONFIDENCE, UNIT, lengths, rounding_tolerance
 
 if TYPE_CHECKING:
     from .scores import ScoreExpansion
@@ -65,9 +65,7 @@ def _tolerance(whole: ScoreExpansion) -> float:
     An error of e in each of d numbers of the query moves the score by about e · ‖key‖, and the other way round.
     """
     form, i, j = whole.pair.form, whole.pair.query, whole.pair.key
-    query, key = (
-        float(np.linalg.norm(side.logits()[at])) for side, at in ((whole.queries, i), (whole.keys, j))
-    )
+    query, key = (float(lengths(side.logits()[at])) for side, at in ((whole.queries, i), (whole.keys, j)))
     of_query = rounding_tolerance(whole.queries.graph, 0, 0.0)
     of_key = rounding_tolerance(whole.keys.graph, 0, 0.0)
     product = CONFIDENCE * UNIT * np.sqrt(form.d_head + 4) * query * key

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import PathexpError
 from ..graph import Array, ResidualGraph, Walk
 from .term import Term, terms_of
-from .tolerance import rounding_tolerance
+from .tolerance import lengths, rounding_tolerance
 
 ONE_BY_ONE = 10_000
 """Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all paths."""
@@ -65,7 +65,7 @@ def compare(found: Array, expected: Array, tolerance: float, method: str) -> Ver
     error = np.abs(found - expected)
     error = np.where(np.isnan(error), np.inf, error)
     position, token = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
-    scale = float(np.sqrt(np.mean(expected * expected)))
+    scale = float(lengths(expected.reshape(-1))) / float(np.sqrt(expected.size))
     worst = float(error[position, token])
     blind = tolerance > _BLIND * scale and worst > 0
     reason = f"the tolerance is not small beside the logits (root mean square {scale:.3g})" if blind else ""

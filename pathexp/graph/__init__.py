@@ -4,7 +4,7 @@ from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import CapMode, MlpMode
 from .freeze import freeze
 from .graph import ResidualGraph
-from .kernel import BlockKernel, Indices, Stack
+from .kernel import BlockKernel, Indices, Stack, product_norm
 from .network import empty_multigraph
 from .nodes import Block, Component, One, OneHot, Sink, Source, Start, Values, start_value
 from .operators import IDENTITY, Array, Dim, Factor, Gate, Operator, Step, chain, pull, push, word_map
@@ -46,6 +46,7 @@ __all__ = [
     "everything",
     "freeze",
     "positions_needed",
+    "product_norm",
     "pull",
     "push",
     "query",
