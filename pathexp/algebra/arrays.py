@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..errors import WeightsError
+from ..errors import SizeError, WeightsError
 
 Array: TypeAlias = NDArray[np.float64]
 """Real numbers; float32 where a map was asked to stay in single precision."""
@@ -27,6 +29,19 @@ def real(values: ArrayLike, what: str, dtype: DTypeLike | None = None) -> Array:
     if wanted not in (np.float32, np.float64):
         raise WeightsError(f"{what} was asked for as {wanted}; sums need float64 (the default) or float32")
     return np.asarray(array, dtype=wanted)
+
+
+@contextmanager
+def within_range(what: str) -> Iterator[None]:
+    """Raise SizeError instead of going on with infinity where a product leaves the range of floating point."""
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            yield
+    except FloatingPointError as error:
+        raise SizeError(
+            f"{what}: its numbers leave the range of floating point ({error}); divide its factors by powers of "
+            "two, which rounds nothing"
+        ) from error
 
 
 def frobenius(array: Array) -> float:

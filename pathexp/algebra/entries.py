@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 
 from ..errors import SpaceError
-from .arrays import Array
+from .arrays import Array, within_range
 from .composites import Chain, Kron, Scaled, Sum
 from .maps import Dense, Diagonal, LinearMap
 from .operations import waist
@@ -59,7 +59,8 @@ def entry(map: LinearMap, i: int, j: int) -> float:
             return entry(map.left, a, c) * entry(map.right, b, d)
         case Chain() if len(map.factors) > 1:
             start = _through(map.factors[1:-1], column(map.factors[-1], j))
-            return float(row(map.factors[0], i) @ start)
+            with within_range(map.formula):
+                return float(row(map.factors[0], i) @ start)
     return float(column(map, j)[i])
 
 
@@ -83,7 +84,8 @@ def diagonal(map: LinearMap) -> Array:
         case Kron() if map.left.shape[0] == map.left.shape[1]:
             return _kron(diagonal(map.left), diagonal(map.right))
     left, right = waist(map)
-    return np.asarray(np.einsum("ir,ri->i", left, right))
+    with within_range(map.formula):
+        return np.asarray(np.einsum("ir,ri->i", left, right))
 
 
 def _kron(left: Array, right: Array) -> Array:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from ..errors import SpaceError, WeightsError
 from . import operations
-from .arrays import Array, checked, real
+from .arrays import Array, checked, real, within_range
 from .plan import Plan, plan
 from .spaces import Space
 from .spectra import Eigenvalues, Svd
@@ -195,7 +195,8 @@ class Dense(LinearMap):
         object.__setattr__(self, "array", checked(self.array, self.shape, what, dtype))
 
     def apply(self, x: ArrayLike) -> Array:
-        product: Array = self._taken(x) @ self.array.T
+        with within_range(self.formula):
+            product: Array = self._taken(x) @ self.array.T
         return product
 
     def transpose(self) -> Dense:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import SizeError, SpaceError
-from .arrays import Array, frobenius
+from .arrays import Array, frobenius, within_range
 from .spectra import Eigenvalues, Eigenvectors, Svd, by_magnitude, descending, null_cutoff, signed
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ def svd(map: LinearMap) -> Svd:
     left, right = waist(map)
     q_left, lower = np.linalg.qr(left)
     q_right, upper = np.linalg.qr(right.T)
-    u, s, vh = np.linalg.svd(lower @ upper.T, full_matrices=False)
+    with within_range(map.formula):
+        u, s, vh = np.linalg.svd(lower @ upper.T, full_matrices=False)
     return signed(q_left @ u, s, vh @ q_right.T)
 
 
@@ -172,7 +173,8 @@ def reduced(map: LinearMap) -> Array:
     if not is_narrow(map):
         return wide(map)
     left, right = waist(map)
-    return np.asarray(_triangle(left) @ _triangle(right.T).T)
+    with within_range(map.formula):
+        return np.asarray(_triangle(left) @ _triangle(right.T).T)
 
 
 def _triangle(side: Array) -> Array:

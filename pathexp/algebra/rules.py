@@ -6,7 +6,7 @@ import numpy as np
 
 from ..errors import SizeError
 from . import operations
-from .arrays import Array, frobenius
+from .arrays import Array, frobenius, within_range
 from .combine import compose, scale
 from .composites import Chain, Kron, Scaled, Sum
 from .maps import Dense, Diagonal, Identity, LinearMap, Zero
@@ -58,7 +58,8 @@ def _(map: Kron, max_entries: int = MAX_ENTRIES) -> Array:
 @operations.dense.register
 def _(map: Chain, max_entries: int = MAX_ENTRIES) -> Array:
     operations.guard(map, max_entries)
-    made = _multiplied(map, plan(map, columns=None).tree)
+    with within_range(map.formula):
+        made = _multiplied(map, plan(map, columns=None).tree)
     return made if isinstance(made, np.ndarray) else operations.dense(made, max_entries)
 
 

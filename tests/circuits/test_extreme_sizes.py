@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pathexp.circuits import composition_score, composition_scores, composition_table, copying
+from pathexp.algebra import column, diagonal, entry, row
+from pathexp.circuits import composition_score, composition_scores, composition_table, copying, virtual_weight
 from pathexp.circuits.evened import evened
+from pathexp.errors import SizeError
 from tests.zoo import FAMILIES, ZOO
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -79,3 +81,33 @@ def test_one_extreme_head_beside_ordinary_ones():
     W_V[0, 1] *= 1e-200
     one = replace(model, weights=replace(model.weights, W_V=W_V))
     np.testing.assert_allclose(composition_scores(one).v, composition_scores(model).v, rtol=1e-9)
+
+
+ASKED = {
+    "norm": lambda table: table.norm(),
+    "singular values": lambda table: table.svd().S,
+    "trace": lambda table: table.trace(),
+    "eigenvalues": lambda table: table.eigenvalues().values,
+    "dense": lambda table: table.dense(),
+    "row": lambda table: row(table, 1),
+    "column": lambda table: column(table, 1),
+    "entry": lambda table: entry(table, 1, 2),
+    "diagonal": lambda table: diagonal(table),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED)
+@pytest.mark.parametrize("through", ["direct", "L0H1", "L0H0 L1H1", "all"])
+def test_virtual_weights_beyond_floating_point_are_refused_and_never_infinite(through, ask):
+    model = ZOO["2L-gqa"]()
+    for factor in (2.0**660, 2.0**900):
+        scaled = times(model, ("W_E", "W_U", "W_V", "W_O"), factor)
+        with pytest.raises(SizeError, match="leave the range of floating point"):
+            ASKED[ask](virtual_weight(scaled, "E", "U", through))
+    small = virtual_weight(times(model, ("W_E", "W_U", "W_V", "W_O"), 2.0**-900), "E", "U", through)
+    assert not np.any(ASKED[ask](small))
+    scaled = virtual_weight(times(model, ("W_U",), 2.0**660), "E", "U", through)
+    found, plain = (
+        np.asarray(ASKED[ask](table)) for table in (scaled, virtual_weight(model, "E", "U", through))
+    )
+    np.testing.assert_allclose(found * 2.0**-660, plain, rtol=1e-9, atol=1e-12)
