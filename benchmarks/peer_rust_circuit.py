@@ -41,8 +41,8 @@ def ours(
     )  # fmt: skip
     trace = model.run(np.random.default_rng(0).integers(0, VOCAB, tokens))
     target, _, weights = trace.logit(5), trace.graph.kernels, model.weights
-    _, listed = measured(lambda: list(px.expand(trace)), 9)
-    values, valued = measured(lambda: px.expand(trace).values(target), 15)
+    _, listed = measured(lambda: list(px.expand(trace)), 60)
+    values, valued = measured(lambda: px.expand(trace).values(target), 60)
     row = np.eye(tokens)[target.position]
     np.savez(
         file, A=trace.patterns, V=weights.W_V, O=weights.W_O, x=weights.W_E[:, trace.tokens].T,

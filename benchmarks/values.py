@@ -39,9 +39,9 @@ def main(arguments: list[str] | None = None) -> None:
     )  # fmt: skip
     trace = model.run(np.random.default_rng(0).integers(0, 1000, 32))
     target, _ = trace.logit(5), trace.graph.kernels
-    values, ours = measured(lambda: px.expand(trace).values(target), 5)
+    values, ours = measured(lambda: px.expand(trace).values(target), 30)
     some = list(islice(px.expand(trace).paths(), 0, None, 41))
-    checked, theirs = measured(lambda: naive(trace, some, target), 1)
+    checked, theirs = measured(lambda: naive(trace, some, target), 5)
     each, alone = ours["seconds"] / len(values), theirs["seconds"] / len(some)
     print(f"pathexp       {len(values):>10,} paths {each * 1e6:10.2f} µs a path")
     print(f"einsum loop   {len(some):>10,} paths {alone * 1e6:10.2f} µs a path   {alone / each:,.0f} ×")
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         model = px.load(options.model)
         trace = model.run(model.encode("Once upon a time, there was a little girl named Lily.")[:16])
         target, _ = trace.logit(trace.top_token()), trace.graph.kernels
-        values, ours = measured(lambda: px.expand(trace).values(target), 2)
+        values, ours = measured(lambda: px.expand(trace).values(target), 5)
         print(f"{model.name}: {len(values):,} paths in {ours['seconds']:.2f} s, peak {peak():,.0f} MB")
 
 
