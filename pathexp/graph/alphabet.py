@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 
 from ..errors import QueryError
 from .language import ANY, Query
+from .nodes import Component, Sink, Source
 from .query import pointer
 
 
@@ -113,3 +114,21 @@ def nearest(name: str, alphabet: Alphabet, most: int = 3) -> list[str]:
     """Return the labels and class names that look most like a name, the likest first."""
     known = {label.casefold(): label for label in (*alphabet.classes, *alphabet.labels)}
     return [known[match] for match in get_close_matches(name.casefold(), known, most, 0.5)]
+
+
+def alphabet(sources: tuple[Source, ...], components: Iterable[Component], sink: Sink) -> Alphabet:
+    """Return the labels of a graph, with the classes S, H, M, L0, L1, …"""
+    listed = tuple(components)
+    classes: dict[str, set[str]] = {"S": {source.label for source in sources}, "H": set(), "M": set()}
+    for component in listed:
+        classes.setdefault(f"L{component.layer}", set()).add(component.label)
+        if component.kind == "head":
+            classes["H"].add(component.label)
+        if component.kind in ("mlp", "neuron"):
+            classes["M"].add(component.label)
+    return Alphabet(
+        sources=tuple(source.label for source in sources),
+        components=tuple(component.label for component in listed),
+        sinks=(sink.label,),
+        classes={name: frozenset(members) for name, members in classes.items()},
+    )

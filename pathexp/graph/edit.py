@@ -1,7 +1,9 @@
-"""Nodes made by hand from arrays: steering vectors, rank-one and low-rank components, readers."""
+"""Graphs by hand: nodes from arrays (steering vectors, rank-one and low-rank components), put in and taken out."""
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -9,9 +11,11 @@ from numpy.typing import ArrayLike
 
 from ..algebra import Dense, Diagonal, LinearMap, Space, compose
 from ..errors import GraphError
-from .nodes import Component, Source, Values
+from .nodes import Block, Component, Sink, Source, Values
 from .operators import Array, Dim, Factor, Operator, Step
 
+Sources: TypeAlias = tuple[Source, ...]
+Blocks: TypeAlias = tuple[Block, ...]
 Weight: TypeAlias = LinearMap | ArrayLike | tuple[ArrayLike, ArrayLike]
 """A map on the stream: a linear map, a (rows, columns) array, or a pair (left, right) standing for left @ right."""
 
@@ -52,6 +56,42 @@ def pattern_factor(label: str, pattern: ArrayLike, positions: Dim) -> Factor:
         positions,
         positions,
         Diagonal(array, space) if array.ndim == 1 else Dense(array, space, space),
+    )
+
+
+def shared_pattern(label: str, of: Source | Component | Sink) -> tuple[Factor, ...]:
+    """Return the position word of another component, for one that looks where that one looks."""
+    match of:
+        case Component(operator=(Step() as step,)):
+            return step.position
+    raise GraphError(f"component {label}: {of.label} has no single pattern to share")
+
+
+def joined(blocks: Blocks, b: int, component: Component) -> Blocks:
+    """Return blocks with a component beside those of block b."""
+    grown = replace(blocks[b], components=(*blocks[b].components, component))
+    return (*blocks[:b], grown, *blocks[b + 1 :])
+
+
+def inserted(sources: Sources, blocks: Blocks, b: int, component: Component) -> tuple[Sources, Blocks]:
+    """Return sources and blocks with a block of its own for a component, before block b."""
+    moved = tuple(
+        replace(source, depth=source.depth + 1) if source.depth is not None and source.depth > b else source
+        for source in sources
+    )
+    return moved, (*blocks[:b], Block((component,)), *blocks[b:])
+
+
+def removed_from(sources: Sources, blocks: Blocks, gone: Set[str]) -> tuple[Sources, Blocks]:
+    """Return sources and blocks without some of them, and without sources that fed nothing else."""
+    left = tuple(
+        replace(source, into={to: op for to, op in source.into.items() if to not in gone})
+        for source in sources
+        if source.label not in gone and not (source.into and set(source.into) <= gone)
+    )
+    return left, tuple(
+        replace(block, components=tuple(c for c in block.components if c.label not in gone))
+        for block in blocks
     )
 
 

@@ -7,8 +7,6 @@ section "Transformer Overview", draws the same picture for attention-only models
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,21 +17,28 @@ from numpy.typing import ArrayLike
 
 from ..errors import GraphError, SizeError
 from ..model import Config, Trace
-from .automaton import Alphabet
+from .alphabet import Alphabet, alphabet
 from .build import pieces
-from .edit import Weight, hand_component, pattern_factor, steering_source, weight_factor
+from .edit import (
+    Weight,
+    hand_component,
+    inserted,
+    joined,
+    pattern_factor,
+    removed_from,
+    shared_pattern,
+    steering_source,
+    weight_factor,
+)
 from .factors import Factors
 from .kernel import BlockKernel, kernel
 from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
 from .operators import Dim, Factor, Step, has_numbers
+from .soundness import check_labels, check_sizes, check_source
 
 if TYPE_CHECKING:
     import networkx as nx
-
-_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CLASS = re.compile(r"S|H|M|L\d+")
-
 
 MAX_LAYERS, MAX_COMPONENTS = 1_000, 100_000
 """The largest graph that is laid out from sizes alone: counts by order take time and memory quadratic in depth."""
@@ -76,37 +81,12 @@ class ResidualGraph:
         )
 
     def __post_init__(self) -> None:
-        if 0 in (self.positions, self.d_model, self.d_out):
-            raise GraphError(
-                f"a graph needs at least one position, dimension and output; found {self.positions} positions, "
-                f"d_model {self.d_model}, d_out {self.d_out}"
-            )
-        labels = Counter(node.label for node in self.nodes())
-        if twice := sorted(label for label, times in labels.items() if times > 1):
-            raise GraphError(f"labels must be unique, but these occur more than once: {', '.join(twice)}")
-        if odd := [label for label in labels if not _LABEL.fullmatch(label) or _CLASS.fullmatch(label)]:
-            raise GraphError(
-                f"{odd[0]!r} cannot be a label: labels are letters, digits and _, and S, H, M, L0, L1, … "
-                "mean classes of nodes in path queries"
-            )
+        check_sizes(self.positions, self.d_model, self.d_out)
+        labels = [node.label for node in self.nodes()]
+        check_labels(labels)
+        known = frozenset(labels)
         for source in self.sources:
-            self._check(source, set(labels))
-
-    def _check(self, source: Source, labels: set[str]) -> None:
-        if source.depth is not None and not 0 <= source.depth <= len(self.blocks):
-            raise GraphError(
-                f"source {source.label} enters at depth {source.depth}, "
-                f"but this graph has depths 0 to {len(self.blocks)}"
-            )
-        if source.into and source.depth is not None:
-            raise GraphError(
-                f"source {source.label} both enters the stream at depth {source.depth} and feeds "
-                f"{', '.join(source.into)} directly, so that two paths would have one name; make it two sources"
-            )
-        if unknown := sorted(set(source.into) - labels):
-            raise GraphError(
-                f"source {source.label} feeds {', '.join(unknown)}, which this graph does not have"
-            )
+            check_source(source, len(self.blocks), known)
 
     @classmethod
     def attention_only(cls, layers: int, heads: int) -> ResidualGraph:
@@ -202,26 +182,21 @@ class ResidualGraph:
         component = hand_component(
             label, weight, self._position_word(label, pattern), self.d_model, layer, kind
         )
-        grown = self._joined(b, component) if beside is not None else self._inserted(b, component)
-        return replace(grown, changed=(*self.changed, f"component {label} was added"))
+        if beside is not None:
+            sources, blocks = self.sources, joined(self.blocks, b, component)
+        else:
+            sources, blocks = inserted(self.sources, self.blocks, b, component)
+        changed = (*self.changed, f"component {label} was added")
+        return replace(self, sources=sources, blocks=blocks, changed=changed)
 
     def without(self, *labels: str) -> ResidualGraph:
         """Return the graph without some components or sources: their paths are gone, nothing else moves."""
         for label in labels:
             if label not in self.by_label or label == self.sink.label:
                 raise GraphError(f"cannot remove {label!r}: this graph has no such source or component")
-        gone = set(labels)
-        sources = tuple(
-            replace(source, into={to: op for to, op in source.into.items() if to not in gone})
-            for source in self.sources
-            if source.label not in gone and not (source.into and set(source.into) <= gone)
-        )
-        blocks = tuple(
-            replace(block, components=tuple(c for c in block.components if c.label not in gone))
-            for block in self.blocks
-        )
-        removed = tuple(f"{label} was removed" for label in labels)
-        return replace(self, sources=sources, blocks=blocks, changed=(*self.changed, *removed))
+        sources, blocks = removed_from(self.sources, self.blocks, set(labels))
+        changed = (*self.changed, *(f"{label} was removed" for label in labels))
+        return replace(self, sources=sources, blocks=blocks, changed=changed)
 
     def _place(self, label: str) -> int:
         if label not in self.places:
@@ -234,26 +209,7 @@ class ResidualGraph:
         if not isinstance(pattern, str):
             return (pattern_factor(label, pattern, self.positions),)
         self._place(pattern)
-        component = self.by_label[pattern]
-        match component:
-            case Component(operator=(Step() as step,)):
-                return step.position
-        raise GraphError(f"component {label}: {pattern} has no single pattern to share")
-
-    def _joined(self, b: int, component: Component) -> ResidualGraph:
-        block = replace(self.blocks[b], components=(*self.blocks[b].components, component))
-        return replace(self, blocks=(*self.blocks[:b], block, *self.blocks[b + 1 :]))
-
-    def _inserted(self, b: int, component: Component) -> ResidualGraph:
-        sources = tuple(
-            replace(source, depth=source.depth + 1)
-            if source.depth is not None and source.depth > b
-            else source
-            for source in self.sources
-        )
-        return replace(
-            self, sources=sources, blocks=(*self.blocks[:b], Block((component,)), *self.blocks[b:])
-        )
+        return shared_pattern(label, self.by_label[pattern])
 
     # Reading -------------------------------------------------------------------------------------------
 
@@ -294,23 +250,7 @@ class ResidualGraph:
     @cached_property
     def alphabet(self) -> Alphabet:
         """The labels of the graph as the path language sees them."""
-        classes: dict[str, set[str]] = {
-            "S": {source.label for source in self.sources},
-            "H": set(),
-            "M": set(),
-        }
-        for component in self.components():
-            classes.setdefault(f"L{component.layer}", set()).add(component.label)
-            if component.kind == "head":
-                classes["H"].add(component.label)
-            if component.kind in ("mlp", "neuron"):
-                classes["M"].add(component.label)
-        return Alphabet(
-            sources=tuple(source.label for source in self.sources),
-            components=tuple(component.label for component in self.components()),
-            sinks=(self.sink.label,),
-            classes={name: frozenset(members) for name, members in classes.items()},
-        )
+        return alphabet(self.sources, self.components(), self.sink)
 
     @cached_property
     def has_numbers(self) -> bool:

@@ -1,0 +1,49 @@
+"""Whether sizes, labels and sources make a residual graph."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Set
+
+from ..errors import GraphError
+from .nodes import Source
+from .operators import Dim
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CLASS = re.compile(r"S|H|M|L\d+")
+
+
+def check_sizes(positions: Dim, d_model: Dim, d_out: Dim) -> None:
+    """Raise GraphError if there is nothing to write to or to read."""
+    if 0 in (positions, d_model, d_out):
+        raise GraphError(
+            f"a graph needs at least one position, dimension and output; found {positions} positions, "
+            f"d_model {d_model}, d_out {d_out}"
+        )
+
+
+def check_labels(labels: list[str]) -> None:
+    """Raise GraphError for labels that occur twice, and for those that are none in path queries."""
+    if twice := sorted(label for label, times in Counter(labels).items() if times > 1):
+        raise GraphError(f"labels must be unique, but these occur more than once: {', '.join(twice)}")
+    if odd := [label for label in labels if not _LABEL.fullmatch(label) or _CLASS.fullmatch(label)]:
+        raise GraphError(
+            f"{odd[0]!r} cannot be a label: labels are letters, digits and _, and S, H, M, L0, L1, … "
+            "mean classes of nodes in path queries"
+        )
+
+
+def check_source(source: Source, blocks: int, labels: Set[str]) -> None:
+    """Raise GraphError if a source enters nowhere, in two ways, or feeds what is not there."""
+    if source.depth is not None and not 0 <= source.depth <= blocks:
+        raise GraphError(
+            f"source {source.label} enters at depth {source.depth}, but this graph has depths 0 to {blocks}"
+        )
+    if source.into and source.depth is not None:
+        raise GraphError(
+            f"source {source.label} both enters the stream at depth {source.depth} and feeds "
+            f"{', '.join(source.into)} directly, so that two paths would have one name; make it two sources"
+        )
+    if unknown := sorted(set(source.into) - labels):
+        raise GraphError(f"source {source.label} feeds {', '.join(unknown)}, which this graph does not have")
