@@ -1,7 +1,8 @@
 """The residual graph and the language over its paths."""
 
 from .automaton import Alphabet, Automaton, check_paths, compile_query
-from .build import CapMode, MlpMode
+from .build import MlpMode
+from .ends import CapMode
 from .freeze import freeze
 from .graph import ResidualGraph
 from .kernel import BlockKernel, Indices, Stack, product_norm

@@ -11,16 +11,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypedDict
 
-import numpy as np
-
-from ..model import Trace
-from ..model.positions import sinusoids
-from .factors import Factors
-from .nodes import Block, Component, One, OneHot, Sink, Source, Values
-from .operators import Array, Dim, Operator, Step, chain
+from .ends import CapMode, Ends
+from .factors import Factors, there
+from .nodes import Block, Component, One, Sink, Source, Values
+from .operators import Dim, Operator, Step, chain
 
 MlpMode = Literal["gate", "source"]
-CapMode = Literal["ratio", "before"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ def pieces(factors: Factors, freezing: Freezing | None = None) -> Pieces:
         d_out=factors.sizes["d_vocab"],
         sources=tuple(layout.sources),
         blocks=tuple(layout.blocks),
-        sink=Sink("U", layout.unembedding()),
+        sink=Sink("U", layout.ends.unembedding()),
     )
 
 
@@ -70,11 +66,12 @@ class _Layout:
         self.make = factors
         self.config = factors.config
         self.freezing = freezing
+        self.ends = Ends(factors, freezing.cap)
         self.sources: list[Source] = []
         self.blocks: list[Block] = []
 
     def lay(self) -> None:
-        self.sources.extend(self.embeddings())
+        self.sources.extend(self.ends.embeddings())
         for layer in range(self.config.n_layers):
             if self.config.parallel:
                 self.add_block([*self.heads(layer), *self.mlp(layer)], ())
@@ -86,7 +83,7 @@ class _Layout:
                 if self.config.d_mlp:
                     self.add_block(list(self.mlp(layer)), self.on_stream(layer, "mlp"))
                     self.mlp_constants(layer)
-        self.sources.extend(self.final_constants())
+        self.sources.extend(self.ends.constants())
 
     @property
     def depth(self) -> int:
@@ -96,55 +93,6 @@ class _Layout:
     def add_block(self, components: list[Component], skip: Operator) -> None:
         if components or skip:
             self.blocks.append(Block(tuple(components), skip))
-
-    # Embedding and unembedding -------------------------------------------------------------------------
-
-    def embeddings(self) -> Iterator[Source]:
-        make, run = self.make, self.make.trace
-        after = (make.norm("embed"),) if self.config.embed_norm else ()
-        multiplier = make.multiplier("M_E", self.config.embedding_multiplier, "d_model")
-        tokens = OneHot("t", make.sizes["d_vocab"], None if run is None else run.tokens)
-        yield Source("E", "embedding", tokens, chain(after, multiplier, (Step((), (make.w_e(),)),)))
-        places = None if run is None else np.arange(len(run.tokens))
-        if self.config.positions in ("learned", "sinusoidal"):
-            learned = self.config.positions == "learned"
-            size = "n_ctx" if learned else "n"
-            factor = make.w_pos(_learned if learned else _sinusoidal, size)
-            start = OneHot("p", make.sizes[size], places)
-            yield Source("P", "positions", start, chain(after, (Step((), (factor,)),)))
-        if self.config.embed_norm and make.has("b_embed"):
-            constant = make.constant("b_embed", "d_model", "model", lambda w: w.b_embed)
-            yield Source("b_embed", "norm bias", One(), (Step((make.ones(),), (constant,)),))
-
-    def to_logits(self) -> Operator:
-        """What happens to W_U's result: the multiplier, and the frozen cap."""
-        capped = self.config.logit_cap is not None and self.freezing.cap == "ratio"
-        cap = (self.make.cap(cap_ratios),) if capped else ()
-        return chain(cap, self.make.multiplier("M_U", self.config.logit_multiplier, "d_vocab"))
-
-    def unembedding(self) -> Operator:
-        return chain(self.past_norm(), self.make.transform() if self.config.transform else ())
-
-    def past_norm(self) -> Operator:
-        """From what the final norm reads to the logits."""
-        reads = (self.make.norm("final"),) if self.config.final_norm else ()
-        return chain(self.to_logits(), (Step((), (self.make.w_u(),)),), reads)
-
-    def final_constants(self) -> Iterator[Source]:
-        """The biases of transform, final norm and unembedding: all are read by U alone."""
-        make, ones = self.make, self.make.ones
-        if self.config.transform and make.has("b_transform"):
-            bias = make.constant("b_transform", "d_model", "model", lambda w: w.b_transform)
-            operator = chain(self.past_norm(), make.transform()[:1], (Step((ones(),), (bias,)),))
-            yield Source("b_transform", "bias", One(), depth=None, into={"U": operator})
-        if self.config.final_norm and make.has("b_final"):
-            bias = make.constant("b_final", "d_model", "model", lambda w: w.b_final)
-            operator = chain(self.to_logits(), (Step((ones(),), (make.w_u(), bias)),))
-            yield Source("b_final", "norm bias", One(), depth=None, into={"U": operator})
-        if make.has("b_U"):
-            bias = make.constant("b_U", "d_vocab", "vocab", lambda w: w.b_U)
-            operator = chain(self.to_logits(), (Step((ones(),), (bias,)),))
-            yield Source("b_U", "bias", One(), depth=None, into={"U": operator})
 
     # Branches ------------------------------------------------------------------------------------------
 
@@ -202,7 +150,7 @@ class _Layout:
     def value_bias(self, layer: int, head: int) -> Source:
         """A value bias is carried by its head's pattern; with rows that sum to 1, unchanged."""
         group, name = self.config.kv_head(head), f"b_V_L{layer}H{head}"
-        bias = self.make.constant(name, "d_head", "head", lambda w: _optional(w.b_V, layer, group))
+        bias = self.make.constant(name, "d_head", "head", lambda w: there(w.b_V, layer, group))
         moves = Step((self.make.pattern(layer, head), self.make.ones()), (self.make.w_o(layer, head), bias))
         into = {f"L{layer}H{head}": chain(self.writes(layer, "attn"), (moves,))}
         return Source(name, "value bias", One(), depth=None, into=into, layer=layer)
@@ -213,9 +161,7 @@ class _Layout:
         if norm != branch or not self.make.has(f"b_{norm}"):
             return
         name = f"b_{norm}_L{layer}"
-        bias = self.make.constant(
-            name, "d_model", "model", lambda w: _optional(getattr(w, f"b_{norm}"), layer)
-        )
+        bias = self.make.constant(name, "d_model", "model", lambda w: there(getattr(w, f"b_{norm}"), layer))
         constant: Operator = (Step((self.make.ones(),), (bias,)),)
         into = dict(self.behind(layer, branch, constant))
         if self.config.parallel == "shared":
@@ -278,11 +224,11 @@ class _Layout:
         """An MLP's operator cut behind W_in, and the bias that enters there."""
         make = self.make
         if label.endswith("M"):
-            bias = make.constant(f"b_in_L{layer}", "d_mlp", "neurons", lambda w: _optional(w.b_in, layer))
+            bias = make.constant(f"b_in_L{layer}", "d_mlp", "neurons", lambda w: there(w.b_in, layer))
             return inside[:-1], (Step((make.ones(),), (bias,)),)
         neuron = int(label.rpartition("N")[2])
         one = make.constant(
-            f"b_in_{label}", 1, "one", lambda w: _optional(w.b_in, layer, slice(neuron, neuron + 1))
+            f"b_in_{label}", 1, "one", lambda w: there(w.b_in, layer, slice(neuron, neuron + 1))
         )
         (step,) = inside
         assert isinstance(step, Step)
@@ -295,22 +241,3 @@ class _Layout:
         operator = chain(self.writes(layer, "mlp"), (Step((), (make.w_out(layer),)),))
         start = Values(f"h_L{layer}M", make.sizes["d_mlp"], hidden)
         return Source(f"L{layer}M", "mlp output", start, operator, depth=self.depth, layer=layer)
-
-
-def cap_ratios(run: Trace) -> Array:
-    """What a soft-cap leaves of every logit: capped / uncapped, 1 at zero."""
-    before = run.logits_before_cap
-    return np.divide(run.logits, before, out=np.ones_like(before), where=before != 0)
-
-
-def _learned(run: Trace) -> Array:
-    return _optional(run.model.weights.W_pos)
-
-
-def _sinusoidal(run: Trace) -> Array:
-    return sinusoids(len(run.tokens), run.config.d_model).T
-
-
-def _optional(array: Array | None, *index: int | slice) -> Array:
-    assert array is not None, "constants are made only where the weights have them"
-    return array[index] if index else array

@@ -214,6 +214,12 @@ class Factors:
         return self.make(name, size, 1, numbers)
 
 
+def there(array: Array | None, *index: int | slice) -> Array:
+    """Return an optional array of the weights, or a part of it, where it is known to be there."""
+    assert array is not None, "constants are made only where the weights have them"
+    return array[index] if index else array
+
+
 def square(array: Array, space: str, name: str) -> Dense:
     return table(array, space, space, name)
 

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from ..errors import FreezeError
 from ..model import Config, Trace
 from ..model.trace import check_trace
-from .build import CapMode, Freezing, MlpMode, pieces
+from .build import Freezing, MlpMode, pieces
+from .ends import CapMode
 from .factors import Factors
 from .graph import ResidualGraph
 

@@ -1,0 +1,91 @@
+"""Both ends of a transformer: what is embedded, and from the final stream to the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..model import Config, Trace
+from ..model.positions import sinusoids
+from .factors import Factors, there
+from .nodes import One, OneHot, Source
+from .operators import Array, Operator, Step, chain
+
+CapMode = Literal["ratio", "before"]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The sources at the bottom, the operator of `U`, and the constants that `U` alone reads."""
+
+    make: Factors
+    cap: CapMode
+
+    @property
+    def config(self) -> Config:
+        """The transformer's configuration."""
+        return self.make.config
+
+    def embeddings(self) -> Iterator[Source]:
+        make, run = self.make, self.make.trace
+        after = (make.norm("embed"),) if self.config.embed_norm else ()
+        multiplier = make.multiplier("M_E", self.config.embedding_multiplier, "d_model")
+        tokens = OneHot("t", make.sizes["d_vocab"], None if run is None else run.tokens)
+        yield Source("E", "embedding", tokens, chain(after, multiplier, (Step((), (make.w_e(),)),)))
+        places = None if run is None else np.arange(len(run.tokens))
+        if self.config.positions in ("learned", "sinusoidal"):
+            learned = self.config.positions == "learned"
+            size = "n_ctx" if learned else "n"
+            factor = make.w_pos(_learned if learned else _sinusoidal, size)
+            start = OneHot("p", make.sizes[size], places)
+            yield Source("P", "positions", start, chain(after, (Step((), (factor,)),)))
+        if self.config.embed_norm and make.has("b_embed"):
+            constant = make.constant("b_embed", "d_model", "model", lambda w: w.b_embed)
+            yield Source("b_embed", "norm bias", One(), (Step((make.ones(),), (constant,)),))
+
+    def to_logits(self) -> Operator:
+        """What happens to W_U's result: the multiplier, and the frozen cap."""
+        capped = self.config.logit_cap is not None and self.cap == "ratio"
+        cap = (self.make.cap(cap_ratios),) if capped else ()
+        return chain(cap, self.make.multiplier("M_U", self.config.logit_multiplier, "d_vocab"))
+
+    def unembedding(self) -> Operator:
+        return chain(self.past_norm(), self.make.transform() if self.config.transform else ())
+
+    def past_norm(self) -> Operator:
+        """From what the final norm reads to the logits."""
+        reads = (self.make.norm("final"),) if self.config.final_norm else ()
+        return chain(self.to_logits(), (Step((), (self.make.w_u(),)),), reads)
+
+    def constants(self) -> Iterator[Source]:
+        """The biases of transform, final norm and unembedding: all are read by U alone."""
+        make, ones = self.make, self.make.ones
+        if self.config.transform and make.has("b_transform"):
+            bias = make.constant("b_transform", "d_model", "model", lambda w: w.b_transform)
+            operator = chain(self.past_norm(), make.transform()[:1], (Step((ones(),), (bias,)),))
+            yield Source("b_transform", "bias", One(), depth=None, into={"U": operator})
+        if self.config.final_norm and make.has("b_final"):
+            bias = make.constant("b_final", "d_model", "model", lambda w: w.b_final)
+            operator = chain(self.to_logits(), (Step((ones(),), (make.w_u(), bias)),))
+            yield Source("b_final", "norm bias", One(), depth=None, into={"U": operator})
+        if make.has("b_U"):
+            bias = make.constant("b_U", "d_vocab", "vocab", lambda w: w.b_U)
+            operator = chain(self.to_logits(), (Step((ones(),), (bias,)),))
+            yield Source("b_U", "bias", One(), depth=None, into={"U": operator})
+
+
+def cap_ratios(run: Trace) -> Array:
+    """What a soft-cap leaves of every logit: capped / uncapped, 1 at zero."""
+    before = run.logits_before_cap
+    return np.divide(run.logits, before, out=np.ones_like(before), where=before != 0)
+
+
+def _learned(run: Trace) -> Array:
+    return there(run.model.weights.W_pos)
+
+
+def _sinusoidal(run: Trace) -> Array:
+    return sinusoids(len(run.tokens), run.config.d_model).T
