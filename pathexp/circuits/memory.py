@@ -1,47 +1,82 @@
 """Memory management: components that read what an earlier one wrote and write back its negative.
 
-Candidates from the weights: along the subspace B (d_model, r) that an earlier component writes, a head gives back
-Bᵀ W_OV B; a negative mean of its diagonal means that what is read there is taken off. Confirmed on runs: the part of the
-earlier component's output that is cancelled at the same place. Elhage et al. 2021, "Subspaces and Residual Stream
-Bandwidth": "some MLP neurons have very negative cosine similarity between their input and output weights".
+Candidates from the weights. Along the subspace B (d_model, r) that an earlier component writes, a head gives back
+Bᵀ W_OV B; a negative mean of its diagonal takes off what it reads. A neuron whose output weights point against its
+input weights does so along one direction. Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth": "some MLP
+neurons have very negative cosine similarity between their input and output weights".
+
+Then measured on runs, as covariances over positions, so that what is constant counts for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from ..errors import PathexpError
 from ..graph import Array
-from ..model import Model
+from ..model import Model, Trace
+from ..model.checks import size
+from ..model.model import check_model
 from .corpus import Corpus, Tokens, windows
 from .decompose import decompose
 from .ports import Ports
-from .running import Tally, tally
+from .running import Tally, asked, tally
 from .subspaces import TINY
+
+MARGIN = 4.0
+"""A cancellation is no accident if it is this many standard deviations above that of a random direction."""
+LEAST = 0.1
+"""And management rather than a trace of it if it takes off at least this share."""
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """One component against an earlier writer.
+    """One component against what was written before it: a head against a writer, a neuron against the stream.
 
-    `weights`: what of a vector in the writer's subspace comes back negative where it is read whole: 1 erases, 0
-    leaves alone, below 0 repeats. `measured`: the share of the writer's output that is cancelled at the same position on
-    runs, -⟨out, written⟩ / ⟨written, written⟩; None if not measured.
+    `weights`: for a head, what of a vector in the writer's subspace comes back negative where it is read whole (1
+    erases, 0 leaves alone, below 0 repeats); for a neuron, minus the cosine of its input and output weights.
+
+    `measured`: the share that is cancelled at the same position on runs, -Σ⟨out, w⟩ / Σ⟨w, w⟩ less means over
+    positions (which are what any shuffled pairing of positions would leave); w is what the writer wrote, or the
+    stream along the neuron's output. `chance`: its standard deviation if the same outputs were turned at random.
+    Both None if not measured, NaN where nothing varies.
     """
 
     component: str
     writer: str
     weights: float
     measured: float | None = None
+    chance: float | None = None
+
+    @property
+    def z(self) -> float:
+        """The measured share over that of a random direction; NaN if there is none."""
+        return self.measured / self.chance if self.measured is not None and self.chance else float("nan")
 
     @property
     def confirmed(self) -> bool:
-        """Whether runs show cancellation as well."""
-        return self.measured is not None and self.measured > 0
+        """Whether runs cancel a tenth or more, and 4 times what random directions of the same size would."""
+        return self.measured is not None and self.measured >= LEAST and self.z > MARGIN
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryManagement:
+    """Heads and neurons by how much their weights take off, and the running sums behind what was measured."""
+
+    heads: tuple[Erasure, ...]
+    neurons: tuple[Erasure, ...]
+    tally: Tally | None = None
+
+    def __iter__(self) -> Iterator[Erasure]:
+        return iter((*self.heads, *self.neurons))
+
+    @property
+    def confirmed(self) -> tuple[Erasure, ...]:
+        """Those that runs confirm."""
+        return tuple(found for found in self if found.confirmed)
 
 
 def memory_management(
@@ -52,83 +87,148 @@ def memory_management(
     length: int | None = None,
     limit: int | None = 20,
     start: Tally | None = None,
-) -> tuple[Erasure, ...]:
-    """Return the `k` components whose weights take most off what an earlier component wrote, measured on a corpus.
+    seconds: float | None = None,
+    progress: bool = False,
+) -> MemoryManagement:
+    """Return the `k` heads and `k` neurons whose weights take most off what was written, measured on a corpus.
 
-    Heads against the embedding and every earlier head or MLP. Without a corpus nothing is measured. Costs an SVD per
-    writer and O(heads² · d_model · d_head²); on runs, one decomposition per window. Raises PathexpError as `Ports` for
-    post-norm models.
+    Heads against the embedding and every earlier head or MLP; neurons against the whole stream that they read.
+    Without a corpus nothing is measured; `start`, `seconds` and `progress` are those of `tally`. Costs an SVD per
+    writer and O(heads² · d_model · d_head²); on runs one decomposition per window, and k · d_model² numbers of
+    memory. Raises PathexpError as `Ports` for post-norm models, and for a corpus without one whole window.
 
     >>> import pathexp as px
-    >>> found = memory_management(px.load("attn-2l"), k=3)
-    >>> len(found), found[0].measured is None, found[0].weights >= found[1].weights
-    (3, True, True)
+    >>> found = px.memory_management(px.load("attn-2l"), k=3)
+    >>> len(found.heads), found.neurons, found.heads[0].measured is None
+    (3, (), True)
     """
-    found = sorted(_by_weights(model), key=lambda pair: (-pair.weights, pair.component, pair.writer))[:k]
+    check_model(model, "memory_management")
+    k = size("k", k, 1)
+    heads, neurons = _largest(_heads(model), k), _largest(_neurons(model), k)
     if corpus is None:
-        return tuple(found)
-    pairs = tuple((pair.component, pair.writer) for pair in found)
+        return MemoryManagement(heads, neurons)
     sums = tally(
         windows(model, corpus, length),
-        partial(_met, model, pairs),
-        f"cancellation of {pairs} in {model!r}",
+        partial(_measured, model, heads, tuple(_lines(model, neurons))),
+        asked(f"cancellation by {len(heads)} heads and {len(neurons)} neurons", model, length),
         start=start,
         limit=limit,
+        seconds=seconds,
+        progress=progress,
     )
-    shares = -sums.mean("met") / np.maximum(sums.mean("size"), 1e-300)
-    return tuple(
-        Erasure(pair.component, pair.writer, pair.weights, float(share))
-        for pair, share in zip(found, shares, strict=True)
+    sums.mean("nothing")
+    return MemoryManagement(
+        tuple(_head_on_runs(sums, i, found) for i, found in enumerate(heads)),
+        tuple(_neuron_on_runs(sums, i, found, model.config.d_model) for i, found in enumerate(neurons)),
+        sums,
     )
 
 
-def _by_weights(model: Model) -> list[Erasure]:
+# By the weights ----------------------------------------------------------------------------------------
+
+
+def _largest(found: Iterator[Erasure], k: int) -> tuple[Erasure, ...]:
+    return tuple(sorted(found, key=lambda pair: (-pair.weights, pair.component, pair.writer))[:k])
+
+
+def _heads(model: Model) -> Iterator[Erasure]:
     ports, c = Ports(model), model.config
     heads = [f"L{layer}H{h}" for layer in range(c.n_layers) for h in range(c.n_heads)]
     mlps = [f"L{layer}M" for layer in range(c.n_layers)] if c.d_mlp else []
-    found = []
     for writer in ["E", *heads, *mlps]:
         left, values, _ = ports.writer(writer).svd()
         basis = left[:, values > TINY * values.max(initial=0.0)]
         for component in heads:
             if ports.place(component).reads >= ports.place(writer).writes and basis.shape[1]:
                 back = ports.through(component).apply(basis.T)
-                found.append(Erasure(component, writer, -float(np.mean(np.sum(back * basis.T, axis=1)))))
-    return found
+                yield Erasure(component, writer, -float(np.mean(np.sum(back * basis.T, axis=1))))
 
 
-def _met(model: Model, pairs: tuple[tuple[str, str], ...], window: Tokens) -> Mapping[str, Array]:
-    parts = decompose(model.run(window))
-    met = [float(np.vdot(parts[component], parts[writer])) for component, writer in pairs]
-    size = [float(np.vdot(parts[writer], parts[writer])) for _, writer in pairs]
-    return {"met": np.array(met), "size": np.array(size)}
-
-
-@dataclass(frozen=True)
-class Eraser:
-    """A neuron that writes against what it reads: the cosine of its input and output weights, near -1."""
-
-    label: str
-    cosine: float
-
-
-def erasing_neurons(model: Model, k: int = 10) -> tuple[Eraser, ...]:
-    """Return the neurons whose output weights point most against their input weights, the gains of norms folded.
-
-    With chance 0 ± 1/√d_model. Raises PathexpError for a model without MLPs, or as `Ports` for post-norm models.
-
-    >>> import pathexp as px
-    >>> [eraser.cosine < 0 for eraser in erasing_neurons(px.random_model(d_mlp=16), k=2)]
-    [True, True]
-    """
-    c = model.config
-    if not c.d_mlp:
-        raise PathexpError("this model has no MLPs, so no neurons")
-    ports, found = Ports(model), []
-    for layer in range(c.n_layers):
+def _neurons(model: Model) -> Iterator[Erasure]:
+    ports, c = Ports(model), model.config
+    for layer in range(c.n_layers if c.d_mlp else 0):
         read = ports.reader(f"L{layer}M.in").dense()
         write = ports.writer(f"L{layer}M").dense().T
         sizes = np.linalg.norm(read, axis=1) * np.linalg.norm(write, axis=1)
         cosines = np.sum(read * write, axis=1) / np.where(sizes > 0, sizes, 1.0)
-        found += [Eraser(f"L{layer}N{neuron}", float(cosine)) for neuron, cosine in enumerate(cosines)]
-    return tuple(sorted(found, key=lambda eraser: eraser.cosine)[:k])
+        for neuron, cosine in enumerate(cosines):
+            yield Erasure(f"L{layer}N{neuron}", "stream", -float(cosine))
+
+
+# On runs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """Where one neuron writes: its output weights, (d_model), as a unit vector and a length."""
+
+    layer: int
+    neuron: int
+    direction: Array
+    length: float
+
+
+def _lines(model: Model, neurons: tuple[Erasure, ...]) -> Iterator[_Line]:
+    places = [tuple(map(int, found.component[1:].split("N"))) for found in neurons]
+    ports = Ports(model)
+    written = {layer: ports.writer(f"L{layer}M").dense() for layer in {layer for layer, _ in places}}
+    for layer, neuron in places:
+        write = written[layer][:, neuron]
+        length = float(np.linalg.norm(write))
+        yield _Line(layer, neuron, write / (length or 1.0), length)
+
+
+def _measured(
+    model: Model, heads: tuple[Erasure, ...], lines: tuple[_Line, ...], window: Tokens
+) -> Mapping[str, Array]:
+    """First and second moments of what each head writes beside its writer, and each neuron beside its stream."""
+    trace = model.run(window)
+    sums: dict[str, Array] = {"nothing": np.zeros(())}
+    parts = decompose(trace)
+    for i, found in enumerate(heads):
+        out, written = parts.written(found.component), parts.written(found.writer)
+        sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
+        sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
+    for i, line in enumerate(lines):
+        stream, adds = _before(trace, line.layer), _added(trace, line)
+        along = stream @ line.direction
+        sums |= {f"n{i}/stream": stream.sum(0), f"n{i}/direction": line.direction * len(window)}
+        sums |= {f"n{i}/met": adds @ stream, f"n{i}/size": np.array(along @ along), f"n{i}/adds": adds.sum()}
+    return sums
+
+
+def _before(trace: Trace, layer: int) -> Array:
+    """The stream that the MLP of a layer reads, before any norm, (n, d_model)."""
+    entering = f"L{layer - 1}.out" if layer else "embed"
+    return trace.residuals[entering if trace.config.parallel else f"L{layer}.mid"]
+
+
+def _added(trace: Trace, line: _Line) -> Array:
+    """How far a neuron moves the stream along its direction, (n)."""
+    after = trace.norm_scales.get(f"L{line.layer}.mlp_post", 1.0)
+    found: Array = trace.mlp_hidden[line.layer, :, line.neuron] * line.length * after
+    return found
+
+
+def _head_on_runs(sums: Tally, i: int, found: Erasure) -> Erasure:
+    n = sums.tokens
+    out, written = sums.sums[f"h{i}/out"], sums.sums[f"h{i}/written"]
+    met = sums.sums[f"h{i}/met"] - np.outer(written, out) / n
+    total = float(sums.sums[f"h{i}/size"])
+    chance = float(np.linalg.norm(met)) / np.sqrt(len(out))
+    return _shared(found, -float(np.trace(met)), chance, total - float(written @ written) / n, total)
+
+
+def _neuron_on_runs(sums: Tally, i: int, found: Erasure, width: int) -> Erasure:
+    n = sums.tokens
+    stream, direction = sums.sums[f"n{i}/stream"], sums.sums[f"n{i}/direction"] / n
+    met = sums.sums[f"n{i}/met"] - stream * sums.sums[f"n{i}/adds"] / n
+    total = float(sums.sums[f"n{i}/size"])
+    varies = total - float(stream @ direction) ** 2 / n
+    return _shared(found, -float(met @ direction), float(np.linalg.norm(met)) / np.sqrt(width), varies, total)
+
+
+def _shared(found: Erasure, taken: float, chance: float, varies: float, total: float) -> Erasure:
+    """As shares of what varies; NaN where that is no more than rounding."""
+    whole = varies if varies > TINY * total else float("nan")
+    return Erasure(found.component, found.writer, found.weights, taken / whole, chance / whole)

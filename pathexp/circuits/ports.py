@@ -239,3 +239,33 @@ _MLP = re.compile(r"L(?P<layer>0|[1-9]\d*)(?:M|N(?P<neuron>0|[1-9]\d*))", re.ASC
 def _tail(name: str) -> str:
     """L0 for an MLP, L0N17 for a neuron: how its weights are called."""
     return name.removesuffix("M")
+
+
+def writers_of(model: Model) -> tuple[str, ...]:
+    """The labels of everything that writes to the stream: E, P, heads and MLPs.
+
+    >>> import pathexp as px
+    >>> writers_of(px.random_model(layers=1, heads=2))
+    ('E', 'P', 'L0H0', 'L0H1')
+    """
+    c = model.config
+    found = ["E"] + ["P"] * (c.positions == "learned")
+    for layer in range(c.n_layers):
+        found += [f"L{layer}H{head}" for head in range(c.n_heads)] + [f"L{layer}M"] * bool(c.d_mlp)
+    return tuple(found)
+
+
+def readers_of(model: Model) -> tuple[str, ...]:
+    """The labels of everything that reads the stream: Q, K and V of heads (shared ones once), MLPs, gates and U.
+
+    >>> import pathexp as px
+    >>> readers_of(px.random_model(layers=1, heads=2, kv_heads=1))
+    ('L0H0.Q', 'L0H0.K', 'L0H0.V', 'L0H1.Q', 'U')
+    """
+    c, found = model.config, []
+    for layer in range(c.n_layers):
+        for head in range(c.n_heads):
+            first = head % (c.n_heads // c.n_kv_heads) == 0
+            found += [f"L{layer}H{head}.{side}" for side in ("QKV" if first else "Q")]
+        found += [f"L{layer}M.in"] * bool(c.d_mlp) + [f"L{layer}M.gate"] * c.gated
+    return (*found, *["U"] * (not c.transform))

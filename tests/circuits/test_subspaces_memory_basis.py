@@ -1,21 +1,11 @@
-"""Subspaces, bottlenecks, erasure and privileged bases: answers on paper, and what trained models show."""
-
-from dataclasses import replace
+"""Subspaces, interference and bottlenecks: answers on paper, and what trained models show."""
 
 import numpy as np
 import pytest
 
 import pathexp as px
 from pathexp.algebra import Dense, Space
-from pathexp.circuits import (
-    basis_kurtosis,
-    between,
-    bottlenecks,
-    erasing_neurons,
-    interference,
-    memory_management,
-    overlap,
-)
+from pathexp.circuits import between, bottlenecks, directions_of, interference, overlap, overlaps
 
 LINE = "Macbeth shall sleep no more. The king shall sleep, and all the world shall sleep with him. "
 
@@ -71,43 +61,68 @@ def test_the_bottleneck_table_counts_and_measures():
     assert all(1 < row.effective_rank < 128 for row in rows) and rows[1].load == 2
 
 
-def test_a_head_that_erases_is_found_and_confirmed():
-    """Layer 1 attends to itself alone and writes back the negative of what layer 0 wrote."""
-    model = px.random_model(layers=2, heads=1, d_model=8, d_head=4, positions="none", seed=3, n_ctx=8)
-    w = model.weights
-    basis = np.linalg.qr(w.W_O[0, 0])[0]  # (8, 4): what L0H0 writes
-    W_V, W_O, W_Q, W_K = (np.array(a) for a in (w.W_V, w.W_O, w.W_Q, w.W_K))
-    W_V[1, 0], W_O[1, 0] = basis.T, -basis
-    W_Q[1, 0] = W_K[1, 0] = 0
-    eraser = replace(model, weights=replace(w, W_V=W_V, W_O=W_O, W_Q=W_Q, W_K=W_K))
-    best = memory_management(eraser, [[1, 1]] * 3, k=20, length=2)
-    row = next(one for one in best if (one.component, one.writer) == ("L1H0", "L0H0"))
-    assert row.weights == pytest.approx(1)
-    trace = eraser.run([1])
-    kept = trace.head_results[1, 0] + trace.head_results[0, 0]
-    assert row.measured is not None and row.confirmed
-    assert np.abs(kept @ basis + trace.residuals["embed"] @ basis).max() < 1e-12, "the subspace is cleared"
+def test_overlaps_rank_every_pair_and_agree_with_single_ones():
+    model = px.load("attn-2l")
+    found = overlaps(model)
+    assert len(found) == 16 + 1 + 3 * 16 + 8 * 3 * 8, "writers to U, E to readers, L0 to readers of L1"
+    assert (found[0].writer, found[0].reader) == ("L0H2", "L1H0.K")
+    assert {pair.reader for pair in found[:4]} == {"L1H0.K", "L1H2.K", "L1H3.K", "L1H5.K"}
+    one = overlap(model, found[0].writer, found[0].reader)
+    np.testing.assert_allclose(one.cosines, found[0].cosines, atol=1e-12)
+    grouped = px.random_model(layers=2, heads=4, kv_heads=2, d_mlp=6, gated=True, norm="rmsnorm", biases=True)
+    readers = {pair.reader for pair in overlaps(grouped)}
+    assert {"L1H2.K", "L1M.gate", "L1M.in", "U"} <= readers and "L1H1.K" not in readers
 
 
-def test_erasing_neurons_on_paper():
-    model = px.random_model(layers=1, heads=1, d_model=4, d_head=2, d_mlp=2, activation="relu")
-    w_in = np.zeros((1, 2, 4))
-    w_in[0, 0, 0] = w_in[0, 1, 1] = 1
-    w_out = -np.swapaxes(w_in, 1, 2)
-    w_out[0, :, 1] *= -1
-    found = erasing_neurons(replace(model, weights=replace(model.weights, W_in=w_in, W_out=w_out)), k=2)
-    assert [(one.label, one.cosine) for one in found] == [("L0N0", -1.0), ("L0N1", 1.0)]
-    with pytest.raises(px.PathexpError, match="no MLPs"):
-        erasing_neurons(px.load("attn-1l"))
+def test_directions_of_writers_and_readers():
+    model = px.random_model(layers=1, heads=2, d_mlp=5, norm="rmsnorm", biases=True)
+    w, c = model.weights, model.config
+    np.testing.assert_allclose(directions_of(model, "L0M", "raw"), w.W_out[0].T)
+    np.testing.assert_allclose(directions_of(model, "L0M.in", "raw"), w.W_in[0])
+    np.testing.assert_allclose(directions_of(model, "U", "raw"), w.W_U)
+    np.testing.assert_allclose(directions_of(model, "L0H1.O", "raw"), w.W_O[0, 1].T)
+    assert directions_of(model, "P").shape == (c.n_ctx, c.d_model)
+    trained = interference(directions_of(px.load("attn-2l"), "E"))
+    assert trained.rms > trained.least and trained.pairs(3)[0] == trained.worst()
 
 
-def test_neurons_have_a_basis_of_their_own_and_a_random_stream_has_none():
-    model = px.random_model(layers=1, heads=2, d_model=32, d_mlp=64, activation="relu", n_ctx=16, d_vocab=40)
-    rng = np.random.default_rng(0)
-    found = basis_kurtosis(model, [rng.integers(0, 40, 16).tolist() for _ in range(6)])
-    assert {one.space for one in found if one.privileged} == {"L0 neurons"}
+def test_the_bottleneck_on_paper():
+    """Two tokens that differ along one line: the embedding has one effective dimension."""
+    model = px.random_model(layers=0, heads=1, d_model=8, d_head=4, positions="none", n_ctx=4)
+    rows = bottlenecks(model, [[0, 1, 0, 1]] * 2)
+    assert rows[0].effective_rank == pytest.approx(1) and rows.tally.windows == 2
 
 
-def test_the_stream_of_the_attention_only_model_is_near_gaussian_in_its_coordinates():
-    found = {one.space: one for one in basis_kurtosis(px.load("attn-2l"), [LINE * 12], length=64, limit=3)}
-    assert not found["embed"].privileged and not found["L0.out"].privileged
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: overlap(None, "E", "U"),
+        lambda model: overlap(model, None, "U"),
+        lambda model: overlap(model, "E", 3),
+        lambda model: overlap(model, "L9H0", "U"),
+        lambda model: overlap(model, "E", "L0H0.X"),
+        lambda model: overlap(model, "U", "E"),
+        lambda model: overlap(model, "E", "U", norms="other"),
+        lambda model: overlaps(None),
+        lambda model: directions_of(model, "L0M"),
+        lambda model: directions_of(model, ""),
+        lambda model: interference([]),
+        lambda model: interference(None),
+        lambda model: interference([[np.nan, 1.0], [1.0, 1.0]]),
+        lambda model: interference(np.ones((9000, 2))),
+        lambda model: interference([["a", "b"], ["c", "d"]]),
+        lambda model: bottlenecks(None),
+        lambda model: bottlenecks(model, []),
+        lambda model: bottlenecks(model, 7),
+        lambda model: bottlenecks(model, [[1, 2, 3]], length=1),
+        lambda model: bottlenecks(model, [[1, 2, 3]], length=2.5),
+        lambda model: bottlenecks(model, [[1, 2, 3]], length=2, limit=-1),
+        lambda model: bottlenecks(model, [[1, 2, 99999]], length=3),
+        lambda model: bottlenecks(model, [[0.5, np.nan]], length=2),
+        lambda model: bottlenecks(model, [None], length=2),
+        lambda model: bottlenecks(model, [[1, 2]], length=2, start="sums.npz"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_name(ask):
+    with pytest.raises(px.PathexpError):
+        ask(px.load("attn-1l"))

@@ -1,0 +1,143 @@
+"""The bottleneck: how many dimensions are written before each depth of the stream and read after it, and how many it has.
+
+Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from ..graph import Array
+from ..model import Config, Model
+from ..model.model import check_model
+from .corpus import Corpus, Tokens, windows
+from .decompose import stream_points
+from .running import Tally, asked, tally
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """One depth of the stream: dimensions written before it and read after it, summed over components, beside d_model.
+
+    `effective_rank`: exp of the entropy of the stream's variances on data (Roy & Vetterli 2007); None without data.
+    """
+
+    point: str
+    written: int
+    read: int
+    width: int
+    effective_rank: float | None
+
+    @property
+    def load(self) -> float:
+        """Dimensions written before and read after, the smaller of the two, for each the stream has."""
+        return min(self.written, self.read) / self.width
+
+
+@dataclass(frozen=True, eq=False)
+class Bottlenecks:
+    """The bottleneck table, a row per depth, and the running sums behind its effective ranks."""
+
+    rows: tuple[Bottleneck, ...]
+    tally: Tally | None
+
+    def __iter__(self) -> Iterator[Bottleneck]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> Bottleneck:
+        return self.rows[row]
+
+
+def bottlenecks(
+    model: Model,
+    corpus: Corpus | None = None,
+    *,
+    length: int | None = None,
+    limit: int | None = 50,
+    start: Tally | None = None,
+    seconds: float | None = None,
+    progress: bool = False,
+) -> Bottlenecks:
+    """Return the bottleneck table: one row per depth of the stream.
+
+    A head writes d_head dimensions and reads 3 · d_head (queries, keys, values; grouped keys and values once), an MLP
+    writes and reads d_mlp at most; no one writes or reads more than d_model. With a corpus, the effective rank of the
+    stream over `limit` windows of `length` tokens; `start`, `seconds` and `progress` are those of `tally`. Costs a run
+    a window and O(depths · d_model²) memory. Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth".
+
+    Raises PathexpError for a corpus without one whole window.
+
+    >>> import pathexp as px
+    >>> rows = px.bottlenecks(px.random_model(layers=1, heads=3, positions="none"))
+    >>> [(row.point, row.written, row.read) for row in rows]
+    [('embed', 11, 56), ('L0.out', 26, 11)]
+    """
+    check_model(model, "bottlenecks")
+    points = ("embed", *stream_points(model.config))
+    sums, ranks = None, {}
+    if corpus is not None:
+        sums = tally(
+            windows(model, corpus, length),
+            partial(_moments, model, points),
+            asked("moments of the stream", model, length),
+            start=start,
+            limit=limit,
+            seconds=seconds,
+            progress=progress,
+        )
+        ranks = {point: effective_rank(_variance(sums, point)) for point in points}
+    return Bottlenecks(tuple(_rows(model.config, points, ranks)), sums)
+
+
+def _rows(config: Config, points: tuple[str, ...], ranks: Mapping[str, float]) -> Iterator[Bottleneck]:
+    written, read = (dict(_counted(config, side)) for side in ("written", "read"))
+    for k, point in enumerate(points):
+        before = sum(written[name] for name in points[: k + 1])
+        after = sum(read[name] for name in (*points[k + 1 :], "end"))
+        yield Bottleneck(point, before, after, config.d_model, ranks.get(point))
+
+
+def _counted(config: Config, side: str) -> Iterator[tuple[str, int]]:
+    """Dimensions that are written by the time of a point and were not before it, or read in between."""
+    c, d = config, config.d_model
+    positions = min(c.n_ctx, d) if c.positions in ("learned", "sinusoidal") else 0
+    yield "embed", min(c.d_vocab, d) + positions
+    head = min(c.d_head, d)
+    heads = c.n_heads * head if side == "written" else (c.n_heads + 2 * c.n_kv_heads) * head
+    neurons = min(d, c.d_mlp * (2 if c.gated and side == "read" else 1)) if c.d_mlp else 0
+    for point in stream_points(c):
+        both = c.parallel is not None
+        attention = both or not c.d_mlp or point.endswith(".mid")
+        yield point, heads * attention + neurons * (both or not attention)
+    yield "end", min(c.d_vocab, d)
+
+
+def _moments(model: Model, points: tuple[str, ...], window: Tokens) -> Mapping[str, Array]:
+    """First and second moments of the stream at every depth."""
+    streams = model.run(window).residuals
+    first = {f"{point}/first": streams[point].sum(axis=0) for point in points}
+    return first | {f"{point}/second": streams[point].T @ streams[point] for point in points}
+
+
+def _variance(sums: Tally, point: str) -> Array:
+    sums.mean(f"{point}/first")
+    first, second = (sums.sums[f"{point}/{moment}"] / sums.tokens for moment in ("first", "second"))
+    return np.asarray(second - np.outer(first, first))
+
+
+def effective_rank(covariance: Array) -> float:
+    """Return exp of the entropy of a covariance's spectrum: of k equal variances, k.
+
+    >>> round(effective_rank(np.diag([2.0, 2.0, 0.0])), 9)
+    2.0
+    """
+    values = np.clip(np.linalg.eigvalsh(covariance), 0.0, None)
+    shares = values[values > 0] / values.sum() if values.sum() else np.ones(0)
+    return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0

@@ -1,0 +1,103 @@
+"""Memory management: one true eraser head and one true eraser neuron, and trained models that have none or few."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.circuits import Tally, memory_management
+from tests.shared_models import FOLDER, shared_file
+
+TEXTS = [np.random.default_rng(seed).integers(0, 20, 24).tolist() for seed in range(12)]
+FEATURE, WRITTEN = 16, [20, 21, 22, 23]
+
+
+def erasing(seed=0):
+    """L1H0 sees its own place alone and takes off what L0H0 wrote; L0N0 takes off the feature of even tokens.
+
+    No one but L0H0 writes to WRITTEN, and no one but the embedding to FEATURE: both are cleared whole.
+    """
+    model = px.random_model(
+        layers=2, heads=2, d_model=32, d_head=4, d_mlp=6, d_vocab=20, n_ctx=24, activation="relu",
+        positions="none", windows=(None, 1), seed=seed,
+    )  # fmt: skip
+    w = model.weights
+    W_E, W_V, W_O, W_in, W_out = (np.array(a) for a in (w.W_E, w.W_V, w.W_O, w.W_in, w.W_out))
+    only = np.eye(32)[:, WRITTEN]
+    W_E[WRITTEN], W_E[FEATURE] = 0, 3.0 * (np.arange(20) % 2 == 0)
+    W_O[:, :, WRITTEN], W_out[:, WRITTEN] = 0, 0
+    W_O[:, :, FEATURE], W_out[:, FEATURE] = 0, 0
+    W_O[0, 0] = only @ np.random.default_rng(seed).standard_normal((4, 4))
+    W_V[1, 0], W_O[1, 0] = only.T, -only
+    W_in[0, 0], W_out[0, :, 0] = np.eye(32)[FEATURE], -np.eye(32)[FEATURE]
+    return replace(model, weights=replace(w, W_E=W_E, W_V=W_V, W_O=W_O, W_in=W_in, W_out=W_out))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_two_erasers_are_confirmed_and_nothing_else(seed):
+    model = erasing(seed)
+    found = memory_management(model, TEXTS, k=100)
+    assert len(found.heads) == 4 + 2 + 4 and len(found.neurons) == 12, (
+        "E to four, three writers more to two each"
+    )
+    assert [(one.component, one.writer) for one in found.confirmed] == [("L1H0", "L0H0"), ("L0N0", "stream")]
+    for one in found.confirmed:
+        assert one.weights == pytest.approx(1) and one.measured == pytest.approx(1) and one.z > 4
+    trace = model.run(TEXTS[0])
+    assert np.abs(trace.residuals["L1.out"][:, [FEATURE, *WRITTEN]]).max() < 1e-12, "cleared"
+
+
+def test_without_a_corpus_nothing_is_measured_or_confirmed():
+    found = memory_management(erasing(), k=3)
+    assert len(found.heads) == len(found.neurons) == 3 and found.tally is None
+    assert all(one.measured is None for one in found) and not found.confirmed
+    assert (found.heads[0].component, found.neurons[0].component) == ("L1H0", "L0N0")
+
+
+def test_what_does_not_vary_cannot_be_erased():
+    """One token said over and over: nothing varies, so the measure is NaN and confirms nothing."""
+    found = memory_management(erasing(), [[2] * 24] * 3, k=100)
+    assert not found.confirmed and np.isnan(found.neurons[0].measured)
+
+
+def test_chance_is_the_spread_over_random_turns():
+    """Heads whose outputs are turned at random cancel, over many turns, with the deviation that is said."""
+    model = erasing(1)
+    w, found = model.weights, []
+    for seed in range(60):
+        R = np.linalg.qr(np.random.default_rng(seed).standard_normal((32, 32)))[0]
+        W_O = np.array(w.W_O)
+        W_O[1, 1] = R @ W_O[1, 1]
+        turned = replace(model, weights=replace(w, W_O=W_O))
+        pairs = memory_management(turned, TEXTS[:4], k=100).heads
+        found.append(next(one for one in pairs if (one.component, one.writer) == ("L1H1", "E")))
+    assert np.std([one.measured for one in found]) == pytest.approx(found[0].chance, rel=0.3)
+    np.testing.assert_allclose([one.chance for one in found], found[0].chance)
+
+
+def test_sums_are_stopped_saved_and_taken_up(tmp_path):
+    model = erasing()
+    memory_management(model, iter(TEXTS), k=4, limit=5).tally.save(tmp_path / "sums.npz")
+    start = Tally.load(tmp_path / "sums.npz")
+    resumed, whole = (memory_management(model, iter(TEXTS), k=4, start=sums) for sums in (start, None))
+    assert resumed.tally.windows == whole.tally.windows == 12
+    assert [one.measured for one in resumed] == pytest.approx([one.measured for one in whole])
+    with pytest.raises(px.PathexpError, match="begin anew"):
+        memory_management(erasing(2), iter(TEXTS), k=4, start=start)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"k": 0}, {"k": None}, {"k": 2.5}, {"corpus": []}, {"corpus": 3}, {"corpus": [[1, 2]], "length": 99},
+        {"corpus": [[1] * 24], "limit": 0}, {"corpus": [[float("nan")] * 24]},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused_by_name(wrong):
+    with pytest.raises(px.PathexpError):
+        memory_management(erasing(), **wrong)
+    with pytest.raises(px.PathexpError, match="takes a model"):
+        memory_management(None)
+    with pytest.raises(px.PathexpError, match="post-norm"):
+        memory_management(px.random_model(norm="layernorm", norm_placement="post"))
