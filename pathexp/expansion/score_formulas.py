@@ -13,9 +13,9 @@ from ..graph.form import ScoreForm
 from ..graph.reading import Side, reading_graph_of_sizes
 from ..model import Config
 from .expansion import Expansion
-from .path import Path
-from .score_term import Pair, ScoreTerm
-from .term import Term
+from .score_pair import Pair
+from .score_ranking import terms_of_order
+from .score_term import ScoreTerm
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class ScoreFormulas:
             for a in range(max(0, total - most + 1), min(most, total + 1)):
                 yield from (
                     ScoreTerm(self._pair, query, key)
-                    for query in _of_order(queries, a)
-                    for key in _of_order(keys, total - a)
+                    for query in terms_of_order(queries, a)
+                    for key in terms_of_order(keys, total - a)
                 )
 
     @property
@@ -109,7 +109,3 @@ class ScoreFormulas:
 
 
 _SIDES: tuple[Side, Side] = ("Q", "K")
-
-
-def _of_order(side: Expansion, order: int) -> Iterator[Term]:
-    return (Term(side.graph, Path(word)) for word in side.walk.words_of_order(order))

@@ -10,12 +10,11 @@ import numpy as np
 from ..errors import FreezeError
 from ..graph import Array, Factor, One, Operator, Step
 from . import symbolic
+from .score_pair import Pair
 from .term import Term
 
 if TYPE_CHECKING:
     import sympy as sp
-
-    from .score_term import Pair
 
 Turned = tuple[str, bool]
 """A factor's name, and whether it is transposed."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algebra import LinearMap, compose, scale
 from ..graph import Array
-from ..graph.form import ScoreForm
 from . import score_symbols
+from .score_pair import Pair
 from .term import Term
 
 if TYPE_CHECKING:
@@ -33,46 +32,6 @@ def kind_of(query_order: int, key_order: int) -> str:
     ('direct', 'Q-composition', 'K-composition', 'joint')
     """
     return ((DIRECT, K_COMPOSITION), (Q_COMPOSITION, JOINT))[query_order > 0][key_order > 0]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The pair of positions whose score is asked about, in one head of one run."""
-
-    head: str
-    query: int
-    key: int
-    form: ScoreForm
-    visible: NDArray[np.bool_] = field(repr=False)
-    ratios: Array = field(repr=False)
-    """What a soft-cap leaves of the score of each key, (position,), held fixed; ones without a cap."""
-
-    def row(self, values: Array) -> Array:
-        """Scores over keys, NaN where the query cannot look."""
-        return np.where(self.visible, values, np.nan)
-
-    @property
-    def scale(self) -> float:
-        """What multiplies the pair's product of query and key: the attention scale, and what a cap leaves."""
-        return self.form.scale * float(self.ratios[self.key])
-
-    def advantage(self, row: Array) -> float:
-        """How far the key stands above the mean of the other keys that the query can see; 0 with no other.
-
-        The softmax sees nothing else of a term: what is the same for all keys cancels.
-        """
-        others = self.visible.copy()
-        others[self.key] = False
-        return float(row[self.key] - row[others].mean()) if others.any() else 0.0
-
-    def is_flat(self, row: Array, size: float) -> bool:
-        """Whether a row is the same for all visible keys, up to the rounding of products of a given size."""
-        seen = row[self.visible]
-        return bool(np.ptp(seen) <= _ROUNDINGS * np.finfo(np.float64).eps * size)
-
-
-_ROUNDINGS = 256
-"""How many units of rounding two equal scores may lie apart."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

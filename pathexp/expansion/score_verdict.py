@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .expansion import Expansion
+from .score_pair import Pair
 from .tolerance import CONFIDENCE, UNIT, lengths, rounding_tolerance
-
-if TYPE_CHECKING:
-    from .scores import ScoreExpansion
 
 ONE_BY_ONE = 2_000
 """Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all pairs."""
@@ -42,31 +41,38 @@ class ScoreVerdict:
         return self.ok
 
 
-def verify_score(terms: ScoreExpansion, expected: float) -> ScoreVerdict:
-    """Compare a score expansion (with the rest, if it is narrowed) with the run's score."""
-    whole, count = terms.whole(), terms.count()
-    others = whole.count() - count
-    rest = whole.value() - terms.value() if others else 0.0
-    beside = f" and {others:,} others by recurrence" if others else ""
-    if count <= ONE_BY_ONE:
-        values = [term.value for term in terms]
-        found, size, method = float(sum(values)), float(np.sum(np.abs(values))), "terms added one by one"
-    else:
-        found, size, method = terms.value(), 0.0, "terms by recurrence over all pairs"
-    tolerance = _tolerance(whole) + CONFIDENCE * UNIT * size * min(count, ONE_BY_ONE) ** 0.5
+def verify_score(
+    values: Sequence[float] | None,
+    total: float,
+    whole: float,
+    counts: tuple[int, int],
+    tolerance: float,
+    expected: float,
+) -> ScoreVerdict:
+    """Compare terms of a score (`values` one by one, else their `total`), and all others, with the run's score.
+
+    `whole` is the total of all terms; `counts` says how many there are here, and in all.
+    """
+    count, others = counts[0], counts[1] - counts[0]
+    rest = whole - total if others else 0.0
+    found, method = total, "terms by recurrence over all pairs"
+    if values is not None:
+        found, method = float(sum(values)), "terms added one by one"
+        tolerance += CONFIDENCE * UNIT * float(np.sum(np.abs(values))) * len(values) ** 0.5
     error = abs(found + rest - expected)
-    method = f"{count:,} {method}{beside}"
-    return ScoreVerdict(bool(error <= tolerance), error, float(tolerance), found + rest, expected, method)
+    beside = f" and {others:,} others by recurrence" if others else ""
+    return ScoreVerdict(
+        bool(error <= tolerance), error, tolerance, found + rest, expected, f"{count:,} {method}{beside}"
+    )
 
 
-def _tolerance(whole: ScoreExpansion) -> float:
-    """What the rounding of the query and of the key, and of their product, may do to the score.
+def score_tolerance(pair: Pair, queries: Expansion, keys: Expansion) -> float:
+    """What the rounding of the query and of the key, of all their paths, and of their product may do to the score.
 
     An error of e in each of d numbers of the query moves the score by about e · ‖key‖, and the other way round.
     """
-    form, i, j = whole.pair.form, whole.pair.query, whole.pair.key
-    query, key = (float(lengths(side.logits()[at])) for side, at in ((whole.queries, i), (whole.keys, j)))
-    of_query = rounding_tolerance(whole.queries.graph, 0, 0.0)
-    of_key = rounding_tolerance(whole.keys.graph, 0, 0.0)
-    product = CONFIDENCE * UNIT * np.sqrt(form.d_head + 4) * query * key
-    return float(form.scale * (of_query * key + of_key * query + product))
+    query, key = (float(lengths(side.logits()[at])) for side, at in ((queries, pair.query), (keys, pair.key)))
+    of_query = rounding_tolerance(queries.graph, 0, 0.0)
+    of_key = rounding_tolerance(keys.graph, 0, 0.0)
+    product = CONFIDENCE * UNIT * np.sqrt(pair.form.d_head + 4) * query * key
+    return float(pair.form.scale * (of_query * key + of_key * query + product))

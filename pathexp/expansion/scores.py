@@ -10,26 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import PathexpError, TargetError
-from ..graph import Array, Query, ResidualGraph
-from ..graph.form import score_form
-from ..graph.reading import Side, head_component, reading_graph
+from ..errors import PathexpError
+from ..graph import Array, Query
+from ..graph.reading import head_component
 from ..model import Target, Trace
-from ..model.trace import check_trace
 from .expansion import Expansion
-from .pairs import Product, largest_products, path_vectors
 from .path import Path
 from .ranking import Ranking
+from .score_pair import Pair
+from .score_ranking import largest_pairs, terms_of_order
 from .score_results import AnyScoreTerm, Effect, ScoreRanking
-from .score_term import KINDS, POSITION_BIAS, Pair, PositionBias, ScoreTerm, kind_of
-from .score_verdict import ScoreVerdict, verify_score
-from .term import Term
+from .score_term import KINDS, POSITION_BIAS, PositionBias, ScoreTerm, kind_of
+from .score_verdict import ONE_BY_ONE, ScoreVerdict, score_tolerance, verify_score
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,13 +92,9 @@ class ScoreExpansion:
             yield self.position_bias
 
     def _of_orders(self, a: int, b: int) -> Iterator[ScoreTerm]:
-        for query in self._paths(self.queries, a):
-            for key in self._paths(self.keys, b):
+        for query in terms_of_order(self.queries, a):
+            for key in terms_of_order(self.keys, b):
                 yield ScoreTerm(self.pair, query, key)
-
-    @staticmethod
-    def _paths(side: Expansion, order: int) -> Iterator[Term]:
-        return (Term(side.graph, Path(word)) for word in side.walk.words_of_order(order))
 
     def __getitem__(self, paths: tuple[str | Path, str | Path]) -> ScoreTerm:
         """Return the term of one pair of paths, such as terms["E Q", "E L0H1 K"].
@@ -217,35 +210,15 @@ class ScoreExpansion:
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise PathexpError(f"top() takes a whole number of terms from 1 up, not {k!r}")
         k = int(k)
-        found, examined = self._candidates(k + 1)
-        found.sort(key=lambda term: -abs(term.value))
+        bias = [] if self.position_bias is None else [self.position_bias]
+        pairs, examined = largest_pairs(self.pair, self.queries, self.keys, self.count_by_order(), k + 1)
+        found: list[AnyScoreTerm] = sorted([*bias, *pairs], key=lambda term: -abs(term.value))
         terms = tuple(found[:k])
         values = tuple(term.value for term in terms)
         bound = abs(found[k].value) if len(found) > k else 0.0
-        return ScoreRanking(terms, values, self.value() - sum(values), examined, self.count(), bound)
-
-    def _candidates(self, k: int) -> tuple[list[AnyScoreTerm], int]:
-        """The k largest terms of every cell (query order, key order), and how many products were formed."""
-        queries = path_vectors(self.queries.walk, self.pair.query)
-        keys = self._met_at_key(path_vectors(self.keys.walk, self.pair.key))
-        found: list[AnyScoreTerm] = [] if self.position_bias is None else [self.position_bias]
-        examined = len(found)
-        for a, row in enumerate(self.count_by_order()):
-            for b in (b for b, amount in enumerate(row) if amount):
-                best, formed = largest_products(queries[a], keys[b], k)
-                examined += formed
-                found += self._named(a, b, best)
-        return found, examined
-
-    def _met_at_key(self, vectors: list[Array]) -> list[Array]:
-        turn = self.pair.form.rotation(self.pair.query - self.pair.key)
-        turned = vectors if turn is None else [turn.numbers().apply(part) for part in vectors]
-        return [self.pair.scale * part for part in turned]
-
-    def _named(self, a: int, b: int, products: list[Product]) -> Iterator[ScoreTerm]:
-        queries = _picked(self._paths(self.queries, a), {p.left for p in products})
-        keys = _picked(self._paths(self.keys, b), {p.right for p in products})
-        return (ScoreTerm(self.pair, queries[p.left], keys[p.right]) for p in products)
+        return ScoreRanking(
+            terms, values, self.value() - sum(values), examined + len(bias), self.count(), bound
+        )
 
     def top_keys(self, k: int) -> Ranking:
         """Return the k key paths of largest absolute value, each met by the whole query (all its paths at once).
@@ -320,59 +293,14 @@ class ScoreExpansion:
         """
         if changed := self.queries.graph.changed:
             raise PathexpError(f"the graph is not the run's own any more ({'; '.join(changed)})")
-        return verify_score(self, float(self.trace.scores[(*self._place, self.pair.query, self.pair.key)]))
-
-
-def expand_score(
-    trace: Trace, head: str, query: int = -1, key: int = -1, graph: ResidualGraph | None = None
-) -> ScoreExpansion:
-    """Return the expansion of a head's score of one key for one query, before the softmax.
-
-    Positions may count from the end. A soft-cap on scores is held fixed as the ratio it left. `graph` is the run's frozen graph unless another is given (with MLPs as
-    sources, or changed by hand). Nothing is listed yet. Elhage et al. 2021, "Path Expansion of Attention
-    Scores QK Circuit"; biases, frozen norms and positions of every kind are in it.
-
-    Raises GraphError if there is no such head, TargetError if the run has no such position or the query
-    cannot look at the key.
-
-    >>> import pathexp as px
-    >>> trace = px.random_model(layers=3, heads=4, biases=True, norm="layernorm").run([1, 2, 3, 4])
-    >>> terms = px.expand_score(trace, "L2H1", query=3, key=1)
-    >>> terms.count(), terms.verify().ok
-    (11236, True)
-    """
-    check_trace(trace, "expand_score")
-    whole = trace.graph if graph is None else graph
-    component = head_component(whole, head)
-    assert component.head is not None
-    i, j = _position(query, len(trace), "query"), _position(key, len(trace), "key")
-    visible = ~np.isneginf(trace.scores[component.layer, component.head, i])
-    if not visible[j]:
-        raise TargetError(
-            f"query {i} of {head} cannot look at key {j}: it is masked and has no score. "
-            f"Keys it sees: {', '.join(map(str, np.flatnonzero(visible)))}."
-        )
-    queries, keys = (Expansion(reading_graph(trace, head, side, whole)) for side in _SIDES)
-    form = score_form(trace.config, component.head)
-    raw = form.scale * (form.met(keys.logits(), i) @ queries.logits()[i])
-    return ScoreExpansion(trace, Pair(head, i, j, form, visible, form.ratios(raw)), queries, keys)
-
-
-_SIDES: tuple[Side, Side] = ("Q", "K")
-
-
-def _position(position: int, n: int, what: str) -> int:
-    if isinstance(position, bool) or not hasattr(position, "__index__") or not -n <= position < n:
-        raise TargetError(
-            f"{what} {position!r} is not in this run of {n} tokens: give 0 to {n - 1}, or -{n} to -1."
-        )
-    return position.__index__() % n
-
-
-def _picked(terms: Iterator[Term], places: set[int]) -> dict[int, Term]:
-    """The terms at given places of a stream."""
-    stop = max(places, default=-1) + 1
-    return {place: term for place, term in enumerate(islice(terms, stop)) if place in places}
+        expected = float(self.trace.scores[(*self._place, self.pair.query, self.pair.key)])
+        whole, values = self.whole(), None
+        if self.count() <= ONE_BY_ONE:
+            values = [term.value for term in self]
+        return verify_score(
+            values, self.value(), whole.value(), (self.count(), whole.count()),
+            score_tolerance(self.pair, whole.queries, whole.keys), expected,
+        )  # fmt: skip
 
 
 def _softmax(scores: Array) -> Array:
