@@ -261,3 +261,34 @@ def test_tokenizers_come_back_from_their_values(coder: Any) -> None:
 def test_values_that_are_no_tokenizer(values: dict[str, Any]) -> None:
     with pytest.raises(LoadError):
         coder_from_dict(values)
+
+
+def merged_by_definition(pieces: list[str], scores: list[float], text: str) -> list[str]:
+    """Again and again the best of all neighbors, the first of equals."""
+    found = list(text)
+    while True:
+        pairs = [
+            (-scores[pieces.index(a + b)], i)
+            for i, (a, b) in enumerate(zip(found, found[1:], strict=False))
+            if a + b in pieces
+        ]
+        if not pairs:
+            return found
+        place = min(pairs)[1]
+        found[place : place + 2] = ["".join(found[place : place + 2])]
+
+
+@given(
+    st.lists(st.text("abc", min_size=2, max_size=4), unique=True, max_size=12),
+    st.lists(st.integers(0, 3), min_size=15, max_size=15),
+    st.text("abc", max_size=25),
+)
+def test_scored_merges_are_those_of_the_definition(longer: list[str], scores: list[float], text: str) -> None:
+    pieces = ["a", "b", "c", *longer]
+    coder = ScoredTokenizer(tuple(pieces), tuple(scores[: len(pieces)]), space=False)
+    assert [pieces[token] for token in coder.encode(text)] == merged_by_definition(pieces, scores, text)
+
+
+def test_scored_merges_of_a_long_text_take_seconds_not_minutes() -> None:
+    coder = ScoredTokenizer(("a", "b", "ab", "abab"), (0, 0, 2, 1), space=False)
+    assert coder.encode("ab" * 40_000) == [3] * 20_000
