@@ -1,6 +1,6 @@
 """Claim: what is not a list of paths does not follow their number; how every cost grows with the size of a model.
 
-    python benchmarks/growth.py [--rounds 3] [--picture FILE.svg] [--tiny]
+    python benchmarks/growth.py [--rounds 8] [--picture FILE.svg] [--tiny]
 
 One axis at a time from 4 layers × 8 heads, d_model 256, d_head 32, 32 tokens, vocabulary 1,000, random weights, frozen norm.
 The exponent is fitted to the larger half of a series, where fixed costs matter less; with layers, listing and single values
@@ -45,7 +45,7 @@ AXES: Mapping[str, Sequence[int]] = {
     "layers": (2, 3, 4, 5, 6, 8, 12, 16, 24),
     "heads": (1, 2, 4, 8, 16, 24, 32),
     "length": (8, 16, 32, 64, 128, 256),
-    "vocabulary": (250, 1000, 4000, 16000),
+    "vocabulary": (250, 1000, 4000, 16000, 64000),
 }
 TINY: Mapping[str, Sequence[int]] = {
     "layers": (2, 3), "heads": (1, 2), "length": (2, 3), "vocabulary": (9, 12)
@@ -132,10 +132,10 @@ Series = list[tuple[int, float]]
 # Measuring -----------------------------------------------------------------------------------------------
 
 
-def best(work: Work, case: Case, least: float = 0.15, most: int = 20) -> float | None:
-    """The best of several runs, in seconds: three or more until they took `least`; None where it says False."""
+def best(work: Work, case: Case, least: float = 0.05, most: int = 20) -> float | None:
+    """The best of several runs, in seconds, as many as fit into `least`; None where it says False."""
     seconds: list[float] = []
-    while len(seconds) < most and (len(seconds) < 3 or sum(seconds) < least) and sum(seconds) < 10 * least:
+    while len(seconds) < most and sum(seconds) < least:
         start = time.perf_counter()
         if work(case) is False:
             return None
@@ -143,20 +143,21 @@ def best(work: Work, case: Case, least: float = 0.15, most: int = 20) -> float |
     return min(seconds)
 
 
-def measure(axis: str, sizes: Sequence[int], base: Size, rounds: int) -> dict[str, Series]:
-    """Every cost along one axis, the best of several rounds; a cost that cannot be had at some size ends there."""
-    found: dict[str, dict[int, float]] = {name: {} for name in COSTS}
-    for _ in range(rounds):
-        wanted = dict(COSTS)
-        for size in sizes:
-            case = Case(replace(base, **{axis: size}))
-            for name, work in list(wanted.items()):
-                seconds = best(work, case) if case.few or name not in BY_PATH else None
-                if seconds is None:
-                    del wanted[name]
-                else:
-                    found[name][size] = min(seconds, found[name].get(size, seconds))
-    return {name: sorted(points.items()) for name, points in found.items()}
+Found = dict[str, dict[int, float]]
+"""Seconds by cost and size."""
+
+
+def measure(axis: str, sizes: Sequence[int], base: Size, found: Found) -> None:
+    """Go along one axis and keep what was faster than before; a cost that cannot be had at some size ends there."""
+    wanted = dict(COSTS)
+    for size in sizes:
+        case = Case(replace(base, **{axis: size}))
+        for name, work in list(wanted.items()):
+            seconds = best(work, case) if case.few or name not in BY_PATH else None
+            if seconds is None:
+                del wanted[name]
+            else:
+                found[name][size] = min(seconds, found[name].get(size, seconds))
 
 
 def growth(name: str, axis: str, points: Series) -> str:
@@ -260,16 +261,19 @@ def draw(found: Mapping[str, Mapping[str, Series]]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     made = parser(__doc__)
     made.add_argument("--picture", type=Path, metavar="FILE.svg")
-    made.add_argument("--rounds", type=int, default=3, help="how often each axis is gone through")
+    made.add_argument("--rounds", type=int, default=8, help="how often all is measured; the best counts")
     options = made.parse_args(arguments)
     axes, base = (TINY, Size(2, 2, 3, 9, 8, 2)) if options.tiny else (AXES, Size())
     print(f"milliseconds along one axis at a time from {base}; {machine()}")
-    found = {}
+    found: dict[str, Found] = {axis: {name: {} for name in COSTS} for axis in axes}
+    for _ in range(1 if options.tiny else options.rounds):
+        for axis, sizes in axes.items():
+            measure(axis, sizes, base, found[axis])
+    series = {axis: {name: sorted(costs[name].items()) for name in COSTS} for axis, costs in found.items()}
     for axis, sizes in axes.items():
-        found[axis] = measure(axis, sizes, base, 1 if options.tiny else options.rounds)
-        print(f"\n{table(axis, sizes, found[axis])}", flush=True)
+        print(f"\n{table(axis, sizes, series[axis])}")
     if options.picture:
-        options.picture.write_text(draw(found), encoding="utf-8")
+        options.picture.write_text(draw(series), encoding="utf-8")
 
 
 if __name__ == "__main__":
