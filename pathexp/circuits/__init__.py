@@ -2,8 +2,9 @@
 
 from ..model.forward import rerun
 from .attribution import Attribution, HeadTokens, attribute, head_tokens
-from .basis import BasisKurtosis, basis_kurtosis
+from .basis import BasisKurtoses, BasisKurtosis, basis_kurtosis
 from .bigrams import Bigrams, bigrams
+from .bottleneck import Bottleneck, Bottlenecks, bottlenecks, effective_rank
 from .composition import CompositionScores, composition_scores
 from .composition_path import CompositionTable, PathComposition, composition_score, composition_table
 from .copying import Copying, Spectrum, copying, ov_spectrum, qk_spectrum, row_maximum_on_diagonal, spectrum
@@ -18,7 +19,7 @@ from .information import Information, information
 from .interventions import Cut, Intervention, along, distance, intervene, through
 from .key_path import KeyPath, explain_induction
 from .lens import Lens, logit_lens
-from .memory import Eraser, Erasure, erasing_neurons, memory_management
+from .memory import Erasure, MemoryManagement, memory_management
 from .order import OrderBlind, order_blind
 from .privilege import Privilege, basis_privilege
 from .prune import prune
@@ -26,23 +27,27 @@ from .raised import Raised, happens, raised
 from .running import Tally, tally
 from .said_twice import repeated_runs
 from .skip_trigrams import Bug, SkipTrigram, bugs, forced_bug, skip_trigrams
-from .subspaces import Bottleneck, Interference, Overlap, between, bottlenecks, interference, overlap
+from .subspaces import Overlap, between, overlap, overlaps
+from .superposition import Interference, directions_of, interference
+from .turning import CoordinateStory, TurnedBasis, turn_basis
 from .virtual import virtual_weight
 from .virtual_heads import VirtualHead, VirtualShare, virtual_heads, virtual_share
 
 __all__ = [
     "Attribution",
     "Balance",
+    "BasisKurtoses",
     "BasisKurtosis",
     "Bigrams",
     "Bottleneck",
+    "Bottlenecks",
     "Bug",
     "CompositionScores",
     "CompositionTable",
+    "CoordinateStory",
     "Copying",
     "Cut",
     "Decomposition",
-    "Eraser",
     "Erasure",
     "Head",
     "HeadKind",
@@ -55,6 +60,7 @@ __all__ = [
     "Intervention",
     "KeyPath",
     "Lens",
+    "MemoryManagement",
     "OrderBlind",
     "OrderImportance",
     "Overlap",
@@ -64,6 +70,7 @@ __all__ = [
     "SkipTrigram",
     "Spectrum",
     "Tally",
+    "TurnedBasis",
     "VirtualHead",
     "VirtualShare",
     "along",
@@ -79,8 +86,9 @@ __all__ = [
     "composition_table",
     "copying",
     "decompose",
+    "directions_of",
     "distance",
-    "erasing_neurons",
+    "effective_rank",
     "explain_induction",
     "flow",
     "forced_bug",
@@ -100,6 +108,7 @@ __all__ = [
     "order_importance",
     "ov_spectrum",
     "overlap",
+    "overlaps",
     "prune",
     "qk_spectrum",
     "raised",
@@ -115,6 +124,7 @@ __all__ = [
     "swap_qk",
     "tally",
     "through",
+    "turn_basis",
     "ungrouped",
     "virtual_heads",
     "virtual_share",
