@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from .automaton import Automaton, compile_query
+from .counts import Counts, added, through
 from .graph import ResidualGraph
 from .kernel import BlockKernel, Indices
 from .nodes import Source, start_value
@@ -22,8 +23,6 @@ from .operators import Array, push
 from .query import Query
 
 Word = tuple[str, ...]
-Counts = tuple[int, ...]
-"""How many paths, by order: entry k counts those through k components."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Walk:
         tables = [tuple(end if self.finishes(state) else () for state in states)]
         for steps in reversed(self.steps):
             after = tables[-1]
-            tables.append(tuple(_add(after[state], _through(steps[state], after)) for state in states))
+            tables.append(tuple(added(after[state], through(steps[state], after)) for state in states))
         return tuple(reversed(tables))
 
     def starts(self) -> Iterator[tuple[Source, int]]:
@@ -100,9 +99,9 @@ class Walk:
         """Exact numbers of paths by order, from 0 to the number of blocks."""
         total: Counts = (0,) * (len(self.graph.blocks) + 1)
         for source, state in self.starts():
-            total = _add(total, (int(self.straight(source, state)),))
+            total = added(total, (int(self.straight(source, state)),))
             for _, depth, after, order in self.entries(source, state):
-                total = _add(total, (0,) * order + self.completions[depth][after])
+                total = added(total, (0,) * order + self.completions[depth][after])
         return total
 
     # Lists ---------------------------------------------------------------------------------------------
@@ -295,16 +294,3 @@ def stream_at(live: dict[int, Array], state: int, shape: tuple[int, ...]) -> Arr
 def _orders_in_use(x: Array, depth: int) -> int:
     """At depth b no path has used more than b components."""
     return min(len(x), depth + 1)
-
-
-def _add(a: Counts, b: Counts) -> Counts:
-    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
-    return tuple(x + y for x, y in zip(longer, shorter + (0,) * (len(longer) - len(shorter)), strict=True))
-
-
-def _through(steps: Indices, after: tuple[Counts, ...]) -> Counts:
-    """Counts by order of going on through one component: by next state, how many lead there."""
-    total: Counts = ()
-    for target, ways in Counter(int(t) for t in steps if t >= 0).items():
-        total = _add(total, (0, *(ways * amount for amount in after[target])))
-    return total
