@@ -17,7 +17,9 @@ from ..expansion import expand
 from ..expansion.targets import on_stream
 from ..expansion.values import straight_values
 from ..graph import Array, Component, Source, pull
+from ..kinds import expect, one_of, whole
 from ..model import Target, Trace
+from ..model.trace import check_trace
 from .decompose import Decomposition, decompose
 
 Unit = Literal["component", "head", "layer", "path", "token"]
@@ -89,6 +91,8 @@ def attribute(trace: Trace, target: Target, by: Unit = "component", *, k: int = 
     >>> attribute(trace, trace.logit_difference(" the", " a"), "head").ok
     True
     """
+    check_trace(trace, "attribute")
+    expect("attribute", by=(by, one_of(*UNITS)), k=(k, whole(1)))
     if by not in UNITS:
         raise PathexpError(f"attribution by {by!r} is not known; known: {', '.join(UNITS)}")
     rows = dict(_ROWS[by](trace, target, k))
@@ -192,6 +196,7 @@ def head_tokens(trace: Trace, target: Target) -> HeadTokens:
     >>> found.values.shape == (16, len(trace))
     True
     """
+    check_trace(trace, "head_tokens")
     heads = [c for c in trace.graph.components() if c.head is not None]
     rows = np.array([_by_position(trace, target, head) for head in heads]).reshape(len(heads), len(trace))
     whole = dict(_components(trace, target))

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..kinds import expect, one_of
 from ..model import Model
 from ..model.model import check_model
 from .evened import evened
@@ -94,6 +95,7 @@ def composition_scores(model: Model, *, norms: Norms = "folded", distance: int =
     >>> [(pair.reader, pair.writer) for pair in scores.top() if pair.score > 0]  # the induction circuit
     [('L1H0.K', 'L0H0')]
     """
+    expect("composition_scores", norms=(norms, one_of("folded", "raw")))
     check_model(model, "composition_scores")
     sides, c = HeadSides(Ports(evened(model), norms), distance), model.config
     shape = (3, c.n_layers, c.n_heads, c.n_layers, c.n_heads)

@@ -10,13 +10,19 @@ import numpy as np
 
 from ..algebra import LinearMap, compose, norm
 from ..errors import PathError
+from ..kinds import TEXT, Kind, expect, one_of, sequence_of
 from ..model import Model
+from ..model.model import check_model
 from .composition import Composition
 from .evened import evened
 from .gram import Array, Flags, Side, labels, meet, reduced
 from .head_sides import HeadSides
 from .ports import Norms, Place, Ports
 from .virtual import check_route
+
+LABELS = Kind(
+    "a path as text or labels", lambda value: TEXT.holds(value) or sequence_of(TEXT, "").holds(value)
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,12 @@ def composition_score(model: Model, path: Sequence[str], *, norms: Norms = "fold
     >>> [px.composition_score(model, ("L0H0", f"L1H0.{side}")).score > 0 for side in "QKV"]
     [False, True, False]
     """
+    check_model(model, "composition_score")
+    expect(
+        "composition_score",
+        path=(path, LABELS),
+        norms=(norms, one_of("folded", "raw")),
+    )
     stops = tuple(path.split() if isinstance(path, str) else path)
     if len(stops) < 2:
         raise PathError(f"a composition needs a writer and a reader, found {' '.join(stops) or 'nothing'}")
@@ -121,6 +133,8 @@ def composition_table(model: Model, *, norms: Norms = "folded", distance: int = 
     >>> table.readers[-2:], table.writers, bool(table["U", "E"] > 0)
     (('L0H1.V', 'U'), ('E', 'P', 'L0H0', 'L0H1'), True)
     """
+    check_model(model, "composition_table")
+    expect("composition_table", norms=(norms, one_of("folded", "raw")))
     ports = Ports(evened(model), norms)
     readers, writers = _readers(ports, distance), _writers(ports)
     read, written = labels(readers), labels(writers)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..algebra import LinearMap, waist
 from ..algebra.operations import endomorphism
 from ..graph import Array
+from ..kinds import expect, instance, whole
 from ..model import Model
 from ..model.model import check_model
 from .evened import evened, scales
@@ -81,6 +82,7 @@ def spectrum(map: LinearMap) -> Spectrum:
     >>> spectrum(Dense([[0, 1], [0, 0]], plane, plane))  # nilpotent
     <Spectrum: 0 of 2 eigenvalues, no nonzero eigenvalues>
     """
+    expect("spectrum", map=(map, instance(LinearMap, "a linear map")))
     endomorphism(map, "spectrum")
     left, right = waist(map)
     return turned_spectrum(right @ left, float(np.linalg.norm(left) * np.linalg.norm(right)), map.target.size)
@@ -120,6 +122,7 @@ def _conditions(right: NDArray[np.complex128]) -> Array:
 
 def ov_spectrum(head: Head) -> Spectrum:
     """Return the spectrum of a head's full OV circuit, W_U W_OV W_E. O(d_model² d_head) after the model's first."""
+    expect("ov_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it,")))
     head, exponent = _evened(head, _ON_THE_WAY_OV)
     grams, read, write = token_grams(head.model), values_read(head), written(head)
     scale = grams.in_size * grams.out_size * float(np.linalg.norm(read) * np.linalg.norm(write))
@@ -152,6 +155,7 @@ def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
 
     Raises FreezeError under rotary positions without a distance.
     """
+    expect("qk_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it,")))
     if distance is None:
         _ = head.QK  # which refuses rotary positions
     head, exponent = _evened(head, _ON_THE_WAY_QK)
@@ -174,6 +178,8 @@ def row_maximum_on_diagonal(map: LinearMap, block: int = 2**22) -> float:
     >>> row_maximum_on_diagonal(Dense([[5, 1, 0], [9, 2, 0], [0, 0, 1]], three, three))
     0.6666666666666666
     """
+    expect("row_maximum_on_diagonal", block=(block, whole(1)))
+    expect("row_maximum_on_diagonal", map=(map, instance(LinearMap, "a linear map")))
     endomorphism(map, "row maximum on the diagonal")
     left, right = waist(map)
     step = max(1, block // max(1, map.source.size))

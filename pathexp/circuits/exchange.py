@@ -12,6 +12,7 @@ from ..errors import PathexpError, SpaceError
 from ..graph import Array
 from ..graph.reading import head_place
 from ..model import Model, rewrite
+from ..model.model import check_model
 
 _OV, _QK = ("W_V", "W_O", "b_V"), ("W_Q", "W_K", "b_Q", "b_K")
 
@@ -28,6 +29,7 @@ def swap_ov(model: Model, a: str, b: str) -> Model:
     >>> bool((px.head(other, "L0H1").OV.dense() == px.head(model, "L1H0").OV.dense()).all())
     True
     """
+    check_model(model, "swap_ov")
     return _swapped(model, a, b, _OV, "OV")
 
 
@@ -36,6 +38,7 @@ def swap_qk(model: Model, a: str, b: str) -> Model:
 
     As `swap_ov`. Raises PathexpError where queries and keys are normed by weights that heads share.
     """
+    check_model(model, "swap_qk")
     if model.config.qk_norm == "projection":
         raise PathexpError(
             f"QK of {a} and {b} cannot be swapped: queries and keys are normed over all heads of a layer "
@@ -57,6 +60,7 @@ def rebase_ov(model: Model, label: str, basis: ArrayLike) -> Model:
     Raises SpaceError if the basis has another shape or cannot be inverted, RewriteError if it is so nearly singular
     that rounding changes the logits.
     """
+    check_model(model, "rebase_ov")
     place = head_place(model.config, label)
     M, inverse = _invertible(basis, model.config.d_head, label)
     return rewrite.proven(model, _turned_ov(model, place, M, inverse), f"rebase_ov({label})")
@@ -76,6 +80,7 @@ def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
     >>> bool(np.allclose(rebase_qk(model, "L1H2", M).run([1, 2]).logits, model.run([1, 2]).logits))
     True
     """
+    check_model(model, "rebase_qk")
     config = model.config
     if config.rotary is not None:
         raise PathexpError(
@@ -114,6 +119,7 @@ def _turned_qk(model: Model, place: tuple[int, int], M: Array, inverse: Array) -
 
 def ungrouped(model: Model) -> Model:
     """Return the same model with a key/value head for every query head, each a copy of the shared one."""
+    check_model(model, "ungrouped")
     c, w = model.config, model.weights
     if c.n_kv_heads == c.n_heads:
         return model
@@ -151,7 +157,10 @@ def _with(model: Model, place: tuple[int, int], **edits: object) -> Model:
 
 
 def _invertible(basis: ArrayLike, d_head: int, label: str) -> tuple[Array, Array]:
-    M = np.array(basis, dtype=np.float64)
+    try:
+        M = np.array(basis, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise SpaceError(f"a basis for {label} is an array of numbers, found {basis!r:.60}") from None
     if M.shape != (d_head, d_head):
         raise SpaceError(f"a basis for {label} has shape ({d_head}, {d_head}), found {M.shape}")
     condition = float(np.linalg.cond(M)) if np.isfinite(M).all() else np.inf

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import GraphError, PathexpError
 from ..expansion import Expansion, expand
 from ..graph import Component, ResidualGraph, Sink, Source, empty_multigraph
+from ..kinds import TRUTH, expect
 from ..model import Target, Trace
 from .sweep import Sweep
 from .wires import Flags, Wires
@@ -63,6 +64,7 @@ def flow(
     >>> abs(into - out) < 1e-12, abs(graph.graph["value"] - target.value) < 1e-12
     (True, True)
     """
+    expect("flow", per_position=(per_position, TRUTH))
     terms = what if isinstance(what, Expansion) else expand(what)
     return drawn(Sweep(Wires(terms.walk, per_position), target))
 

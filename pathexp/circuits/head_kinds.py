@@ -100,7 +100,7 @@ def head_kinds(
     True
     """
     check_model(model, "head_kinds")
-    said = Said(model, length, tuple(prefix), seed)
+    said = Said(model, length, prefix, seed)
     found = tally(
         said.random() if texts is None else said.of(texts),
         lambda tokens: _looks(said.run(tokens)),

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import SizeError
 from ..expansion import Expansion, expand
 from ..graph import Array
+from ..kinds import expect, whole
 from ..model import Model
 from ..model.model import check_model
 from .corpus import Corpus, Tokens, windows
@@ -90,6 +91,7 @@ def order_importance(
     >>> found.counts, len(found.terms), bool(found.up_to[1] < found.up_to[0])
     ((1, 8), 9, True)
     """
+    expect("order_importance", terms_to=(terms_to, whole(-1)))
     check_model(model, "order_importance")
     blank = expand(model.run([0]))
     counts = blank.count_by_order()

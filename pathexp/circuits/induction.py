@@ -15,6 +15,7 @@ import numpy as np
 
 from ..algebra import Dense, Identity, LinearMap, Space, compose
 from ..graph import Array
+from ..kinds import expect, whole
 from ..model import Config, Model, Weights
 from ..model.model import check_model
 from .copying import Spectrum, heads, ov_spectrum, row_maximum_on_diagonal, turned_spectrum
@@ -108,6 +109,8 @@ def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, .
     >>> [(pair.head, pair.before, pair.is_induction) for pair in induction_pairs(px.induction_model())]
     [('L1H0', 'L0H0', True)]
     """
+    check_model(model, "induction_pairs")
+    expect("induction_pairs", positions=(positions, whole(2)))
     weights = _Weights(model, min(positions, model.config.n_ctx))
     every = list(heads(model))
     return tuple(weights.pair(late, early) for late in every for early in every if early.layer < late.layer)

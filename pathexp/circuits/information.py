@@ -13,6 +13,7 @@ import numpy as np
 
 from ..graph import Array, Block, Operator, Step, pull, push, word_map
 from ..model import Target, Trace
+from ..model.trace import check_trace
 from .attribution import pulled_back, stream_before
 
 
@@ -42,6 +43,7 @@ def information(trace: Trace, target: Target) -> Information:
     >>> len(moves.edges), bool(abs(moves.arriving[-1].sum() - trace.logit(" the").value) < 1e-9)
     (2, True)
     """
+    check_trace(trace, "information")
     fields = pulled_back(trace, target)
     streams = [stream_before(trace, place) for place in range(len(fields))]
     blocks = trace.graph.blocks

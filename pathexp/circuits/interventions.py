@@ -19,6 +19,7 @@ from ..errors import PathexpError, QueryError
 from ..expansion import expand
 from ..expansion.targets import on_stream
 from ..graph import Array, Query, Walk, check_paths, query
+from ..kinds import LOGITS, expect
 from ..model import Target, Trace
 from ..model.trace import check_trace
 from .copies import SIDES, KeptPaths, Reading
@@ -202,6 +203,9 @@ def _check_head(label: str, trace: Trace) -> None:
 
 def distance(a: Array, b: Array) -> float:
     """The mean over positions of the divergence KL(a ‖ b) of the distributions of two arrays of logits, in nats."""
+    expect("distance", a=(a, LOGITS), b=(b, LOGITS))
+    if np.shape(a) != np.shape(b):
+        raise PathexpError(f"distance() compares logits of one shape, found {np.shape(a)} and {np.shape(b)}")
     first, second = (_log_softmax(x) for x in (a, b))
     return float((np.exp(first) * (first - second)).sum(axis=-1).mean())
 

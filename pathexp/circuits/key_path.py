@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import PathexpError
 from ..expansion import ScoreExpansion, expand_score
 from ..graph import Array
+from ..kinds import TEXT, expect, whole
 from ..model import Model
 from ..model.model import check_model
 from .corpus import Tokens
@@ -64,12 +64,9 @@ def explain_induction(
     >>> round(explain_induction(px.induction_model(), "L1H0", "L0H0").share, 2)
     0.84
     """
+    expect("explain_induction", head=(head, TEXT), before=(before, TEXT), queries=(queries, whole(1)))
     check_model(model, "explain_induction")
-    if isinstance(queries, bool) or not isinstance(queries, int) or queries < 1:
-        raise PathexpError(
-            f"scores are explained for the last queries, a whole number from 1 up, not {queries!r}"
-        )
-    said = Said(model, length, tuple(prefix), seed)
+    said = Said(model, length, prefix, seed)
     found = tally(
         said.random(),
         lambda tokens: _explained(said, tokens, head, before, queries),
@@ -79,11 +76,11 @@ def explain_induction(
         seconds=seconds,
         progress=progress,
     )
-    whole, through = (float(value) for value in found.mean("whole and through"))
+    advantage, through = (float(value) for value in found.mean("whole and through"))
     kinds = {
         name.removeprefix("kind "): float(found.mean(name)) for name in found.sums if name.startswith("kind ")
     }
-    return KeyPath(head, before, whole, through, kinds, found.windows * min(queries, said.copy), found)
+    return KeyPath(head, before, advantage, through, kinds, found.windows * min(queries, said.copy), found)
 
 
 def _explained(said: Said, tokens: Tokens, head: str, before: str, queries: int) -> Mapping[str, Array]:

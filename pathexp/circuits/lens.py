@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import PathexpError
 from ..graph import Array, push, start_value
+from ..kinds import TRUTH, expect
 from ..model import Trace
 from ..model.parts import unembedded
 from ..model.trace import check_trace
@@ -91,7 +92,8 @@ def logit_lens(trace: Trace, mode: Mode = "own", *, between: bool = False) -> Le
     >>> lens.points, bool(abs(lens["L1.out"] - lens.trace.logits).max() < 1e-9)
     (('embed', 'L0.out', 'L1.out'), True)
     """
-    if mode not in MODES:
+    expect("logit_lens", between=(between, TRUTH))
+    if not isinstance(mode, str) or mode not in MODES:
         raise PathexpError(
             f"mode={mode!r} is not known: 'own' normalizes each state by its own statistics, 'frozen' by the scale "
             "of the last"

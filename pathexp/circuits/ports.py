@@ -50,7 +50,7 @@ class Ports:
     norms: Norms = "folded"
 
     def __post_init__(self) -> None:
-        if self.norms not in ("folded", "raw"):
+        if not isinstance(self.norms, str) or self.norms not in ("folded", "raw"):
             raise PathexpError(f"norms are 'folded' into what reads them or left 'raw', not {self.norms!r}")
         c = self.model.config
         if self.norms == "folded" and c.norm_placement == "post" and c.norm and c.n_layers:

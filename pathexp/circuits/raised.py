@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import PathexpError
 from ..graph import Array
+from ..kinds import SEED, expect, instance, whole
 from ..model import Model
 from ..model.model import check_model
 from .corpus import Tokens
@@ -62,6 +63,13 @@ def raised(
     >>> found.tally.windows, found.error > 0
     (8, True)
     """
+    expect(
+        "raised",
+        contexts=(contexts, whole(2)),
+        length=(length, whole(2)),
+        gap=(gap, whole(1)),
+        seed=(seed, SEED),
+    )
     check_model(model, "raised")
     _check(model, trigram, contexts, length, gap)
     found = tally(
@@ -117,4 +125,5 @@ def _rises(model: Model, trigram: SkipTrigram, tokens: Tokens, gap: int) -> Mapp
 
 def happens(model: Model, bug: Bug, **how: Any) -> tuple[Raised, ...]:
     """Measure all four skip-trigrams of a bug in the running model; keyword arguments as in `raised`."""
+    expect("happens", bug=(bug, instance(Bug, "a bug, one of bugs(model),")))
     return tuple(raised(model, trigram, **how) for trigram in bug.all)

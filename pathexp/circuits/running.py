@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import LoadError, PathexpError
 from ..graph import Array
+from ..kinds import NUMBER, TEXT, Kind, expect, instance, sequence_of, whole
 from ..model import Model
 from .corpus import Tokens
 
@@ -112,6 +113,13 @@ def tally(
 
     Raises PathexpError if `start` answers another question, or for a limit that is no whole number from 0 up.
     """
+    expect(
+        "tally",
+        seconds=(seconds, NUMBER.or_none),
+        question=(question, TEXT),
+        measure=(measure, Kind("a function of a window", callable)),
+        windows=(windows, instance(Iterable, "windows of tokens")),
+    )
     if limit is not None and (
         isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0
     ):
@@ -126,6 +134,7 @@ def tally(
     began = said = time.monotonic()
     try:
         for window in islice(windows, found.windows, limit):
+            expect("tally", windows=(window, sequence_of(whole(0), "windows, lists of token ids,")))
             found = found.plus(window, measure(window))
             now = time.monotonic()
             if progress and now - said > 1:

@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 
 from ..errors import PathexpError
+from ..kinds import SEED, expect, sequence_of, whole
 from ..model import Model, Trace
 from ..model.model import check_model
 from .corpus import Corpus, Tokens, windows
@@ -68,7 +69,7 @@ def repeated_runs(
     Raises PathexpError if fewer than 3 tokens a copy fit into the context or the vocabulary.
     """
     check_model(model, "repeated_runs")
-    said = Said(model, length, tuple(prefix), seed)
+    said = Said(model, length, prefix, seed)
     return (said.run(tokens) for tokens in islice(said.random(), checked_runs(runs)))
 
 
@@ -81,10 +82,13 @@ class Said:
 
     model: Model
     length: int | None = None
-    prefix: tuple[int, ...] = ()
+    prefix: Sequence[int] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
+        ids = sequence_of(whole(0), "a list of token ids")
+        length = (self.length, whole().or_none)
+        expect("tokens said twice", length=length, seed=(self.seed, SEED), prefix=(self.prefix, ids))
         c = self.model.config
         if not 3 <= self.copy <= self.room:
             raise PathexpError(

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import PathexpError
 from ..graph import Array
+from ..kinds import TEXT, TOKEN, expect, sequence_of, whole
 from ..model import Model
 from ..model.model import check_model
 from .copying import heads
@@ -110,6 +111,7 @@ def skip_trigrams(
     >>> best.head, best.source, best.destination, best.output
     ('L0H0', 0, 0, 2)
     """
+    expect("skip_trigrams", k=(k, whole(0)), head=(head, TEXT.or_none), source=(source, TOKEN.or_none))
     check_model(model, "skip_trigrams")
     chosen = _tables_of(model, head)
     if source is None:
@@ -145,6 +147,11 @@ def forced_bug(
     `first` and `second` are (destination, output) each: from A … B → C and A … B' → C', that A … B → C' and
     A … B' → C are raised too. Elhage et al. 2021, "Skip-Trigram Bugs".
     """
+    check_model(model, "forced_bug")
+    pair = sequence_of(TOKEN, "a destination and an output, both tokens", 2)
+    expect(
+        "forced_bug", head=(head, TEXT), source=(source, TOKEN), first=(first, pair), second=(second, pair)
+    )
     (each,) = _tables_of(model, head)
     a = model.token_id(source)
     (b, c), (b2, c2) = ((model.token_id(x), model.token_id(y)) for x, y in (first, second))
@@ -163,6 +170,8 @@ def bugs(model: Model, k: int = 10) -> tuple[Bug, ...]:
 
     For each source of each head: the two destinations that look most, and the two outputs raised most.
     """
+    check_model(model, "bugs")
+    expect("bugs", k=(k, whole(0)))
     found = (_strongest(each, source) for each in _tables_of(model) for source in range(model.config.d_vocab))
     ranked = sorted(found, key=lambda bug: -min(trigram.adds for trigram in bug.all))
     chosen: dict[int, Bug] = {}

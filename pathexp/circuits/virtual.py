@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import reduce
 from typing import Literal, TypeAlias
 
 from ..algebra import Identity, LinearMap, Space, add, compose
 from ..errors import PathError, PathexpError
 from ..graph import ResidualGraph
+from ..kinds import expect, instance
 from ..model import Model, Trace
 from .frozen_routes import frozen_weight
 from .ports import Norms, Place, Ports
@@ -58,6 +59,8 @@ def virtual_weight(
         raise PathexpError(
             f"virtual_weight() takes a model, a trace or a residual graph, not {type(what).__name__}"
         )
+    label = instance(Hashable, "the label of a node")
+    expect("virtual_weight", writer=(writer, label), reader=(reader, label))
     if not isinstance(what, Model):
         return frozen_weight(what, writer, reader, _labels(through))
     ports = Ports(what, norms)
@@ -73,9 +76,9 @@ def virtual_weight(
 
 
 def _labels(through: Through) -> Literal["all"] | tuple[str, ...]:
-    if through == "all":
-        return "all"
     if isinstance(through, str):
+        if through == "all":
+            return "all"
         return () if through == "direct" else tuple(through.split())
     if not isinstance(through, Sequence) or not all(isinstance(label, str) for label in through):
         raise PathError(

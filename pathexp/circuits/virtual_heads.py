@@ -16,6 +16,7 @@ from ..algebra import LinearMap, compose
 from ..errors import PathexpError
 from ..expansion import Term, expand
 from ..graph import Array
+from ..kinds import expect, whole
 from ..model import Model, Trace
 from ..model.model import check_model
 from .copying import Spectrum, heads, spectrum
@@ -92,8 +93,11 @@ def virtual_heads(model: Model, order: int = 2) -> tuple[VirtualHead, ...]:
     Elhage et al. 2021, "Virtual Attention Heads". Raises PathexpError for an order below 2.
     """
     check_model(model, "virtual_heads")
+    expect("virtual_heads", order=(order, whole()))
     if order < 2:
         raise PathexpError(f"a virtual head is made of 2 or more heads in a row, asked {order}")
+    if order > model.config.n_layers:
+        return ()
     every = list(heads(model))
     rows = combinations(every, order)
     return tuple(VirtualHead(row) for row in rows if _in_a_row(row))

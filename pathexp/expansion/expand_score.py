@@ -8,6 +8,7 @@ from ..errors import TargetError
 from ..graph import ResidualGraph
 from ..graph.form import score_form
 from ..graph.reading import Side, head_component, reading_graph
+from ..kinds import TEXT, expect, instance, whole
 from ..model import Trace
 from ..model.trace import check_trace
 from .expansion import Expansion
@@ -33,9 +34,11 @@ def expand_score(
     >>> terms.count(), terms.verify().ok
     (11236, True)
     """
+    own = (graph, instance(ResidualGraph, "a residual graph").or_none)
+    expect("expand_score", head=(head, TEXT), graph=own)
     check_trace(trace, "expand_score")
-    whole = trace.graph if graph is None else graph
-    component = head_component(whole, head)
+    chosen = trace.graph if graph is None else graph
+    component = head_component(chosen, head)
     assert component.head is not None
     i, j = _position(query, len(trace), "query"), _position(key, len(trace), "key")
     visible = ~np.isneginf(trace.scores[component.layer, component.head, i])
@@ -44,7 +47,7 @@ def expand_score(
             f"query {i} of {head} cannot look at key {j}: it is masked and has no score. "
             f"Keys it sees: {', '.join(map(str, np.flatnonzero(visible)))}."
         )
-    queries, keys = (Expansion(reading_graph(trace, head, side, whole)) for side in _SIDES)
+    queries, keys = (Expansion(reading_graph(trace, head, side, chosen)) for side in _SIDES)
     form = score_form(trace.config, component.head)
     raw = form.scale * (form.met(keys.logits(), i) @ queries.logits()[i])
     return ScoreExpansion(trace, Pair(head, i, j, form, visible, form.ratios(raw)), queries, keys)
@@ -54,7 +57,7 @@ _SIDES: tuple[Side, Side] = ("Q", "K")
 
 
 def _position(position: int, n: int, what: str) -> int:
-    if isinstance(position, bool) or not hasattr(position, "__index__") or not -n <= position < n:
+    if not whole().holds(position) or not -n <= position < n:
         raise TargetError(
             f"{what} {position!r} is not in this run of {n} tokens: give 0 to {n - 1}, or -{n} to -1."
         )

@@ -264,4 +264,4 @@ def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> 
             "run a model first: px.expand(model.run(text))"
         )
     whole = Expansion(graph)
-    return whole if condition == everything else whole.where(condition)
+    return whole if query(condition) == everything else whole.where(condition)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import PathexpError
 from ..graph import Array, ResidualGraph, Walk
+from ..kinds import LOGITS, NUMBER, TEXT, expect, instance
 from .term import Term, terms_of
 from .tolerance import lengths, rounding_tolerance
 
@@ -54,6 +55,7 @@ def compare(found: Array, expected: Array, tolerance: float, method: str) -> Ver
 
     Raises PathexpError if their shapes differ. A NaN anywhere is never ok.
     """
+    expect("compare", found=(found, LOGITS), tolerance=(tolerance, NUMBER), method=(method, TEXT))
     try:
         expected = np.asarray(expected, dtype=np.float64)
     except (TypeError, ValueError):
@@ -126,7 +128,15 @@ def verify(terms: Iterable[Term], graph: ResidualGraph, reference: Array) -> Ver
     >>> px.verify(terms, trace.graph, trace.logits).ok, px.verify(terms[1:], trace.graph, trace.logits).ok
     (True, False)
     """
-    listed = list(terms)
+    expect(
+        "verify",
+        terms=(terms, instance(Iterable, "terms")),
+        graph=(graph, instance(ResidualGraph, "a residual graph")),
+    )
+    terms = list(terms)
+    if strange := [term for term in terms if not isinstance(term, Term)]:
+        raise PathexpError(f"verify() adds up terms of an expansion, found {strange[0]!r:.60} among them")
+    listed = terms
     n, _, d_out = graph.sizes
     total, size = _sum_one_by_one(listed, (n, d_out))
     tolerance = rounding_tolerance(graph, len(listed), size)

@@ -7,6 +7,7 @@ from operator import index
 from types import MappingProxyType
 
 from ..errors import FreezeError
+from ..kinds import TEXT, expect
 from ..model import Config, Trace
 from ..model.trace import check_trace
 from .build import Freezing, MlpMode, pieces
@@ -42,6 +43,7 @@ def freeze(
     >>> graph.frozen[0].startswith("attention patterns")
     True
     """
+    expect("freeze", mlp=(mlp, TEXT), cap=(cap, TEXT))
     check_trace(trace, "freeze")
     freezing = Freezing(mlp, _whole(neurons), cap)
     _check(freezing, trace.config)

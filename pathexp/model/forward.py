@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import PathexpError
+from ..kinds import Kind, expect
 from .activations import GATES
 from .attention import Attention, attend, capped, check_finite
 from .config import Config
 from .mlp import Mlp, dense, neurons
 from .norms import normalized
 from .positions import sinusoids
-from .trace import Trace
+from .trace import Trace, check_trace
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -67,7 +68,14 @@ def rerun(trace: Trace, edits: Edits) -> Trace:
     >>> bool((silenced.residuals["L1.out"] == trace.residuals["L0.out"]).all())
     True
     """
+    check_trace(trace, "rerun")
+    expect("rerun", edits=(edits, Kind("functions by point of the run", _functions)))
     return forward(trace.model, trace.tokens, edits)
+
+
+def _functions(edits: object) -> bool:
+    """Whether edits are functions by the names of points."""
+    return isinstance(edits, Mapping) and all(isinstance(k, str) and callable(f) for k, f in edits.items())
 
 
 class Run:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError
+from ..kinds import TEXT, TRUTH, expect, whole
 from . import checks
 from .config import Config
 from .model import Model
@@ -43,6 +44,7 @@ def random_model(
     >>> model.weights.W_K.shape, model.weights.g_attn.shape
     ((1, 2, 5, 24), (1, 24))
     """
+    expect("random_model", biases=(biases, TRUTH))
     for name_in_config, ours in _RENAMED.items():
         if name_in_config in switches:
             raise ConfigError(
@@ -137,6 +139,7 @@ def induction_model(*, d_vocab: int = 8, n_ctx: int = 16, name: str = "induction
     >>> model.run([5, 2, 7, 3, 5, 2]).top_token()
     7
     """
+    expect("induction_model", d_vocab=(d_vocab, whole(1)), n_ctx=(n_ctx, whole(1)), name=(name, TEXT))
     blocks = _Blocks(d_vocab, n_ctx)
     config = Config(
         n_layers=2, n_heads=1, d_model=blocks.size, d_head=max(n_ctx, d_vocab + 1),

@@ -112,7 +112,7 @@ def _interrupted(runs):
 
 @pytest.mark.parametrize("name", AVERAGES)
 def test_memory_is_flat(name):
-    """Ten times the texts take no more memory, but for noise of a few numbers."""
+    """Ten times the texts take no more memory, but for noise; runs that are kept would take several times as much."""
     ask = AVERAGES[name]
     ask(2, endless())
 
@@ -125,7 +125,7 @@ def test_memory_is_flat(name):
             tracemalloc.stop()
 
     few = max(peak(3), peak(3))
-    assert peak(30) < 1.05 * few + 20_000
+    assert peak(30) < 1.25 * few + 50_000
 
 
 @pytest.mark.parametrize("name", ["bigrams", "virtual_share", "order_importance", "head_kinds of a text"])

@@ -1,0 +1,168 @@
+"""Every public call, each of its arguments wrong in many ways: a PathexpError, or a result, and never anything else."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp import circuits
+
+WRONG = (
+    3.5,
+    float("nan"),
+    "no such",
+    "",
+    object(),
+    -99,
+    [],
+    {},
+    (),
+    [None],
+    b"x",
+    True,
+    np.zeros((2, 2)),
+    ...,
+)
+TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 3, 4, 5, 6], [2] * 12]
+
+
+@pytest.fixture(scope="module")
+def calls():
+    """A good call of every public function: its arguments by name, or in order."""
+    model = px.random_model(layers=2, heads=2, norm="layernorm", biases=True, seed=1, n_ctx=12)
+    one = px.random_model(layers=1, heads=2, positions="none", seed=1, n_ctx=14)
+    plain = px.random_model(layers=2, heads=2, norm="layernorm", seed=1, n_ctx=12)
+    trace, other = model.run([1, 2, 3]), model.run([3, 2, 1])
+    target, terms, graph = trace.logit(2), px.expand(trace), trace.graph
+    bug, head, vw = (
+        circuits.bugs(one, 1)[0],
+        px.head(model, "L1H0"),
+        px.virtual_weight(model, "L0H0", "L1H0.Q"),
+    )
+    term, flow = terms["E L0H0 U"], px.flow(trace, target)
+    short = {"model": model, "length": 4}
+    return {
+        "along": {"writer": "L0H0", "reader": "L1H0"},
+        "attribute": {"trace": trace, "target": target, "by": "head", "k": 3},
+        "basis_kurtosis": {"model": model, "corpus": TEXTS, "length": 6, "limit": 2, "seed": 1},
+        "basis_privilege": {"model": model, "seed": 0},
+        "between": {"written": vw.T, "read": vw},
+        "bigrams": {"model": model, "corpus": TEXTS, "at_least": 1, "limit": 2, "seconds": 9.0},
+        "bottlenecks": {"model": model, "corpus": TEXTS, "length": 6, "limit": 2},
+        "bugs": {"model": one, "k": 2},
+        "compare": {"found": trace.logits, "expected": trace.logits, "tolerance": 1.0, "method": "x"},
+        "compose": (vw, vw.T),
+        "composition_score": {"model": model, "path": ["L0H0", "L1H0"], "norms": "raw"},
+        "composition_scores": {"model": model, "norms": "raw", "distance": 0},
+        "composition_table": {"model": model, "norms": "raw", "distance": 0},
+        "copying": {"model": model},
+        "decompose": {"trace": trace},
+        "directions_of": {"model": model, "label": "L0H0", "norms": "raw"},
+        "distance": {"a": trace.logits, "b": other.logits},
+        "effective_rank": {"covariance": np.eye(3)},
+        "evaluate": {"expr": term.expr, "arrays": terms.arrays()},
+        "expand": {"what": trace, "condition": "E .* U"},
+        "expand_score": {"trace": trace, "head": "L1H0", "query": 2, "key": 1, "graph": graph},
+        "explain_induction": {**short, "head": "L1H0", "before": "L0H0", "queries": 1, "runs": 1, "seed": 1},
+        "flow": {"what": trace, "target": target, "per_position": False},
+        "forced_bug": {"model": one, "head": "L0H0", "source": 1, "first": (2, 3), "second": (4, 5)},
+        "freeze": {"trace": trace, "mlp": "gate", "neurons": {}, "cap": "ratio"},
+        "happens": {"model": one, "bug": bug},
+        "head": {"model": model, "label": "L1H0"},
+        "head_kinds": {**short, "texts": TEXTS, "runs": 2, "prefix": [1], "seed": 1, "seconds": 9.0},
+        "head_tokens": {"trace": trace, "target": target},
+        "induction_heads": {**short, "runs": 2, "prefix": [1], "seed": 1},
+        "induction_model": {"d_vocab": 8, "n_ctx": 9, "name": "x"},
+        "induction_pairs": {"model": model, "positions": 8},
+        "inflow_shares": {"graph": flow},
+        "information": {"trace": trace, "target": target},
+        "interference": {"directions": np.eye(3)},
+        "intervene": {"trace": trace, "cut": "E U", "other": other, "sides": "qk"},
+        "load": {"name_or_path": "attn-0l"},
+        "logit_lens": {"trace": trace, "mode": "own", "between": True},
+        "memory_management": {"model": model, "corpus": TEXTS, "k": 2, "length": 6, "limit": 2},
+        "models": {},
+        "order_blind": {"model": model, "tokens": [1, 2], "seed": 1},
+        "order_importance": {"model": model, "corpus": TEXTS, "length": 6, "limit": 2, "terms_to": 0},
+        "ov_spectrum": {"head": head},
+        "overlap": {"model": model, "writer": "L0H0", "reader": "L1H0", "norms": "raw"},
+        "overlaps": {"model": model, "norms": "raw"},
+        "prune": {"flow": flow, "share": 0.5},
+        "qk_spectrum": {"head": head, "distance": None},
+        "query": {"text": "E U"},
+        "raised": {"model": one, "trigram": bug.asked[0], "contexts": 3, "length": 9, "gap": 2, "seed": 1},
+        "random_model": {"layers": 1, "heads": 2, "d_model": 8, "d_head": 2, "norm": None, "seed": 1, "biases": True},
+        "rebase_ov": {"model": model, "label": "L0H0", "basis": np.eye(5)},
+        "rebase_qk": {"model": plain, "label": "L0H0", "basis": np.eye(5)},
+        "repeated_runs": {**short, "runs": 1, "prefix": [1], "seed": 1},
+        "rerun": {"trace": trace, "edits": {"embed": lambda x: x}},
+        "row_maximum_on_diagonal": {"map": vw @ vw.T, "block": 100},
+        "skip_trigrams": {"model": one, "k": 2, "head": "L0H0", "source": 1},
+        "spectrum": {"map": vw @ vw.T},
+        "split": {"graph": flow, "block": 0},
+        "swap_ov": {"model": model, "a": "L0H0", "b": "L1H0"},
+        "swap_qk": {"model": model, "a": "L0H0", "b": "L1H0"},
+        "tally": {"windows": [np.array([1])], "measure": lambda w: {"n": np.ones(1)}, "question": "x", "limit": 1},
+        "through": {"label": "L0H0"},
+        "turn_basis": {"model": model, "top": 3, "seed": 1},
+        "ungrouped": {"model": model},
+        "verify": {"terms": list(terms), "graph": graph, "reference": trace.logits},
+        "virtual_heads": {"model": model, "order": 2},
+        "virtual_share": {"model": model, "corpus": TEXTS, "length": 6, "limit": 2},
+        "virtual_weight": {"what": trace, "writer": "L0H0", "reader": "L1H0", "through": "direct", "norms": "folded"},
+    }  # fmt: skip
+
+
+OPEN = ("basis_kurtosis", "basis_privilege", "between", "effective_rank", "order_blind")
+"""Calls that do not yet refuse all that is wrong."""
+
+
+def function(name):
+    return getattr(px, name, None) or getattr(circuits, name)
+
+
+NAMES = sorted(
+    name
+    for name in {*px.__all__, *circuits.__all__}
+    if not inspect.isclass(function(name)) and not inspect.ismodule(function(name))
+)
+
+
+def done(name, arguments):
+    """Call, and take what is lazy as far as its first element."""
+    call = function(name)
+    found = call(**arguments) if isinstance(arguments, dict) else call(*arguments)
+    if inspect.isgenerator(found):
+        next(found)
+    return found
+
+
+def test_every_public_function_has_a_good_call(calls):
+    assert sorted(calls) == NAMES
+    for name, arguments in calls.items():
+        done(name, arguments)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.xfail(strict=False) if n in OPEN else ()) for n in NAMES]
+)
+def test_wrong_arguments_are_refused_in_words(calls, name):
+    good = calls[name]
+    good = good if isinstance(good, dict) else dict(enumerate(good))
+    failures = []
+    for which in good:
+        for wrong in (None, *WRONG):
+            arguments = good | {which: wrong}
+            arguments = arguments if isinstance(calls[name], dict) else tuple(arguments.values())
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    done(name, arguments)
+            except px.PathexpError as error:
+                if len(str(error)) < 15:
+                    failures.append(f"{which}={wrong!r:.20}: says nothing: {error}")
+            except Exception as error:
+                failures.append(f"{which}={wrong!r:.20}: {type(error).__name__}: {error}")
+    assert not failures, "\n".join([name, *failures])
