@@ -1,10 +1,13 @@
 """Interventions: nothing cut is the run, everything patched is the other run, values cost nothing, keys everything."""
 
+import json
+
 import numpy as np
 import pytest
 
 import pathexp as px
 from pathexp.circuits.interventions import along, distance, intervene, through
+from pathexp.cli import main
 from pathexp.errors import PathexpError
 from pathexp.model.forward import rerun
 from tests.shared_models import induction_2l_1h
@@ -127,3 +130,50 @@ def test_trained_induction_head_reads_the_previous_token_head_by_its_keys():
     assert by_keys < -4 and abs(by_values) < 0.3
     frozen, live = intervene(trace, through("L0H2")).effect(target)
     assert abs(frozen) < 0.1 and live < -14
+
+
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        (lambda trace: along("L0H0.V", "L1H0"), "port"),
+        (lambda trace: along("L0H0", "L1H0.O"), "Q, K and V"),
+        (lambda trace: along("L0H0", None), "label of a node"),
+        (lambda trace: through("L1H0.K"), "port"),
+        (lambda trace: through(3), "label of a node"),
+        (lambda trace: intervene(trace, "S .* L1H0.K .* U"), r"along\(writer, 'L1H0\.K'\)"),
+        (lambda trace: intervene(trace, along("E", "L0M.K")), "no head"),
+        (lambda trace: intervene(trace, along("E", "L7H0.K")), "L7H0"),
+        (lambda trace: intervene(trace, None), "cut is a query"),
+        (lambda trace: intervene(None, "E U"), "takes a trace"),
+        (lambda trace: intervene(trace, "E U", other=3), "other run"),
+        (lambda trace: intervene(trace, "E U", sides=None), "sides"),
+        (lambda trace: intervene(trace, "E U").effect(None), "takes a target"),
+        (lambda trace: intervene(trace, "E U").effect(trace.model.run([3, 3, 3]).logit(1)), "another run"),
+    ],
+)
+def test_misuse_is_refused_by_name(ask, text):
+    trace = px.random_model(layers=2, heads=2, d_mlp=7).run([1, 2, 3])
+    with pytest.raises(PathexpError, match=text):
+        ask(trace)
+
+
+def test_a_port_is_one_side_of_one_head():
+    """What stands behind the head reads live what it then gives; other heads read all sides along the paths."""
+    model = px.random_model(layers=3, heads=2, seed=5)
+    trace, _ = pair(model)
+    by_port = intervene(trace, along("L0H0", "L1H0.K"))
+    assert by_port.ports == {"L1H0": "k"} and by_port.paths == intervene(trace, along("L0H0", "L1H0")).paths
+    by_sides = intervene(trace, along("L0H0", "L1H0"), sides="k")
+    assert not np.allclose(by_port.live, by_sides.live)
+    np.testing.assert_allclose(by_port.frozen, trace.logits, atol=1e-12)
+
+
+@pytest.mark.parametrize("arguments", [["--edge", "L0H0", "L1H0.K"], ["--node", "L0M"], ["--cut", "E U"]])
+def test_the_command_in_a_post_norm_model(capsys, tmp_path, arguments):
+    path = str(tmp_path / "model.npz")
+    FAMILIES["original"]().save(path)
+    assert main(["intervene", path, "--tokens", "1,2,3", *arguments, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["interventions"]
+    assert row["paths"] > 0 and np.isfinite(row["live"])
+    assert main(["intervene", path, "--tokens", "1,2,3", "--edge", "L0H0.V", "L1H0"]) == 2
+    assert "port" in capsys.readouterr().err
