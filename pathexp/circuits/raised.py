@@ -65,13 +65,14 @@ def raised(
     """
     expect(
         "raised",
+        trigram=(trigram, instance(SkipTrigram, "a SkipTrigram, one of skip_trigrams(model),")),
         contexts=(contexts, whole(2)),
         length=(length, whole(2)),
         gap=(gap, whole(1)),
         seed=(seed, SEED),
     )
     check_model(model, "raised")
-    _check(model, trigram, contexts, length, gap)
+    _check(model, length, gap)
     found = tally(
         _contexts(model, length, seed),
         lambda tokens: _rises(model, trigram, tokens, gap),
@@ -86,14 +87,7 @@ def raised(
     return Raised(trigram, mean, float(np.sqrt(variance / max(found.windows - 1, 1))), found)
 
 
-def _check(model: Model, trigram: SkipTrigram, contexts: int, length: int, gap: int) -> None:
-    if not isinstance(trigram, SkipTrigram):
-        raise PathexpError(f"raised() takes a SkipTrigram, one of skip_trigrams(model), not {trigram!r:.60}")
-    if not all(isinstance(each, int | np.integer) for each in (contexts, length, gap)) or contexts < 2:
-        raise PathexpError(
-            f"a rise is measured in 2 contexts or more, whole numbers all; asked {contexts!r} contexts of "
-            f"{length!r} tokens, gap {gap!r}"
-        )
+def _check(model: Model, length: int, gap: int) -> None:
     if not 1 <= gap < length <= model.config.n_ctx:
         raise PathexpError(
             f"a source stands 1 to length - 1 positions before the end of at most {model.config.n_ctx} tokens; "
