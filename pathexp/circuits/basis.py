@@ -78,7 +78,8 @@ class BasisKurtosis:
     def carriers(self) -> float:
         """How many coordinates carry the excess: (Σe)² / Σe² of the positive parts; 1 for one outlier."""
         parts = np.clip(self.by_coordinate, 0.0, None)
-        return float(parts.sum() ** 2 / np.sum(parts**2)) if parts.any() else 0.0
+        whole = float(np.sum(parts**2))
+        return float(parts.sum() ** 2 / whole) if whole else 0.0
 
     def outliers(self, k: int = 3) -> tuple[tuple[int, float], ...]:
         """The coordinates that add most to the excess, and what they add."""

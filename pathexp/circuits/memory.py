@@ -58,8 +58,8 @@ class Erasure:
 
     @property
     def confirmed(self) -> bool:
-        """Whether runs cancel a tenth or more, and 4 times what random directions of the same size would."""
-        return self.measured is not None and self.measured >= LEAST and self.z > MARGIN
+        """Whether the weights take off, and runs a tenth or more, over 4 times what random directions would."""
+        return self.weights > 0 and self.measured is not None and self.measured >= LEAST and self.z > MARGIN
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,7 +88,7 @@ def turn_basis(model: Model, *, top: int = 10, seed: int = 0) -> TurnedBasis:
     plain = _without_basis(model)
     turned = rewrite.rotate(plain, seed)
     first, second = Ports(plain), Ports(turned)
-    writers = writers_of(model)
+    writers = tuple(f"{label}.O" if "H" in label else label for label in writers_of(model))
     stories = tuple(
         CoordinateStory(label, _largest(first.writer(label), top), _largest(second.writer(label), top))
         for label in writers

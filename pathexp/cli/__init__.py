@@ -14,7 +14,9 @@ from typing import Protocol
 from ..errors import PathexpError
 from . import (
     attribute,
+    basis,
     bigrams,
+    bottlenecks,
     compose,
     derive,
     derive_score,
@@ -24,12 +26,17 @@ from . import (
     heads,
     induction,
     information,
+    interference,
     intervene,
     lens,
+    memory,
     models,
+    order_blind,
     orders,
+    overlap,
     score,
     skip_trigrams,
+    turn,
     virtual,
     virtual_heads,
 )
@@ -68,6 +75,13 @@ COMMANDS: Mapping[str, Command] = {
     "information": information,
     "orders": orders,
     "intervene": intervene,
+    "overlap": overlap,
+    "interference": interference,
+    "bottlenecks": bottlenecks,
+    "memory": memory,
+    "basis": basis,
+    "turn": turn,
+    "order-blind": order_blind,
     "models": models,
 }
 

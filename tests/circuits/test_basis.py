@@ -1,5 +1,7 @@
 """Which spaces use a basis of their own: on paper, random models, and trained ones on a real text."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,7 +86,7 @@ def test_stories260k_has_its_basis_in_the_neurons_and_two_outliers_in_the_stream
     runs = [model.run(tokens).residuals for tokens in windows(model, play(), 64, 20)]
     for point in ("L1.out", "L4.out"):
         left = np.mean([fourths(streams[point][:, others]).sum(-1).mean() for streams in runs])
-        assert left < 3.4, "without the two outliers the stream is all but like a turned one"
+        assert left < 3.6, "without the two outliers the stream is all but like a turned one"
 
 
 def test_sums_are_stopped_saved_and_taken_up(tmp_path):
@@ -103,7 +105,7 @@ def test_neurons_that_are_all_off_are_undefined_and_make_no_verdict():
     off = np.zeros_like(model.weights.W_in)
     silent = type(model)(model.config, type(model.weights)(**{**model.weights.arrays(), "W_in": off}))
     row = basis_kurtosis(silent, [[1, 2, 3]], length=3)["L0 neurons"]
-    assert np.isnan(row.kurtosis) and row.verdict == "none" and row.carriers == 0
+    assert np.isnan(row.kurtosis) and row.verdict == "none" and np.isnan(row.carriers)
 
 
 @pytest.mark.parametrize("model", ["attn-1l", "attn-2l"])
@@ -115,19 +117,27 @@ def test_turning_kills_coordinates_and_keeps_outputs_and_virtual_weights(model):
 
 def test_turning_the_trained_model_with_norms_and_mlps():
     found = turn_basis(px.load(shared_file("stories260K.bin")))
-    assert found.logits < 1e-12 and found.weights < 1e-12 and found.pairs == 2596
+    assert found.logits < 1e-12 and found.weights < 1e-12 and found.pairs == 1836
     assert found.kept < 1.5 * found.chance
 
 
-def test_turning_a_coordinate_model_on_paper():
-    """Every writer of the hand-made induction model writes whole coordinates; turned, none of that is left to see."""
+def test_turning_takes_the_basis_of_norms_away_first():
     model = px.random_model(
         layers=1, heads=2, d_model=40, d_head=3, positions="none", norm="layernorm", biases=True
     )
     found = turn_basis(model, top=3)
-    assert found.ok and [story.writer for story in found.stories] == ["E", "L0H0", "L0H1"]
+    assert found.ok and [story.writer for story in found.stories] == ["E", "L0H0.O", "L0H1.O"]
     same = turn_basis(model, top=40)
     assert same.kept == same.chance == 1, "all coordinates are listed"
+
+
+def test_turning_one_hot_writers_on_paper():
+    """Token t writes coordinate t alone, as loud as it is; turned, every coordinate is written, and nothing else changes."""
+    model = px.random_model(layers=1, heads=1, d_model=64, d_head=3, d_vocab=9, positions="none")
+    W_E = np.eye(64)[:, :9] * np.arange(9, 0, -1)
+    found = turn_basis(replace(model, weights=replace(model.weights, W_E=W_E)), top=9)
+    assert found.stories[0].before == tuple(range(9)), "its own coordinates, the loudest first"
+    assert found.stories[0].kept < 5 and found.ok and found.weights < 1e-12 and found.logits < 1e-12
 
 
 @pytest.mark.parametrize("wrong", [{"top": 0}, {"top": 129}, {"top": None}, {"seed": -1}, {"seed": "x"}])

@@ -101,3 +101,30 @@ def test_what_cannot_be_asked_is_refused_by_name(wrong):
         memory_management(None)
     with pytest.raises(px.PathexpError, match="post-norm"):
         memory_management(px.random_model(norm="layernorm", norm_placement="post"))
+
+
+def play():
+    text = FOLDER.parent / "data" / "tinyshakespeare.txt"
+    if not text.is_file():
+        pytest.skip("the text is not beside the repository")
+    return text
+
+
+def test_attn_2l_has_no_eraser():
+    """The figures of the page on subspaces: all 80 pairs."""
+    found = memory_management(px.load("attn-2l"), play(), k=400, length=64, limit=20)
+    assert len(found.heads) == 80 and not found.confirmed
+    assert max(one.weights for one in found.heads) == pytest.approx(0.099, abs=5e-4)
+    assert max(one.measured for one in found.heads) == pytest.approx(0.099, abs=5e-4)
+    assert all(one.measured < 0.05 for one in found.heads[:10])
+
+
+def test_stories260k_has_opposed_weights_and_one_neuron_that_erases_a_little():
+    """The figures of the page on subspaces: of the neurons with opposed weights runs bear out one."""
+    found = memory_management(px.load(shared_file("stories260K.bin")), play(), k=900, length=64, limit=20)
+    assert len(found.heads) == 760 and len(found.neurons) == 860
+    assert [one.component for one in found.confirmed] == ["L2N50"]
+    only, first = found.confirmed[0], found.neurons[0]
+    assert [round(x, 2) for x in (only.weights, only.measured)] == [0.51, 0.13] and 4 < only.z < 5
+    assert (first.component, round(first.weights, 2)) == ("L0N84", 0.80) and first.measured < 0.01
+    assert max(one.weights for one in found.heads) == pytest.approx(0.040, abs=5e-4)
