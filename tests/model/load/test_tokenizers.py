@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -268,9 +269,7 @@ def merged_by_definition(pieces: list[str], scores: list[float], text: str) -> l
     found = list(text)
     while True:
         pairs = [
-            (-scores[pieces.index(a + b)], i)
-            for i, (a, b) in enumerate(zip(found, found[1:], strict=False))
-            if a + b in pieces
+            (-scores[pieces.index(a + b)], i) for i, (a, b) in enumerate(pairwise(found)) if a + b in pieces
         ]
         if not pairs:
             return found

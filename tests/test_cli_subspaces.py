@@ -1,0 +1,87 @@
+"""The commands on subspaces, memory and bases: held against the calls behind them, stopped and resumed."""
+
+import json
+
+import pytest
+
+import pathexp as px
+from pathexp.cli import main
+
+
+def asked(capsys, *arguments):
+    assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def numbers(row):
+    return {name: value for name, value in row.items() if isinstance(value, float)}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("Macbeth shall sleep no more. The king shall sleep, and all the world. " * 30)
+    return path
+
+
+def test_overlap(capsys):
+    model = px.load("attn-2l")
+    data = asked(capsys, "overlap", "attn-2l", "L0H2", "L1H0.K")
+    assert data["pairs"][0]["overlap"] == pytest.approx(px.overlap(model, "L0H2", "L1H0.K").overlap)
+    assert len(asked(capsys, "overlap")["pairs"]) == 257
+    assert main(["overlap", "attn-2l", "L0H2"]) == 2 and "give a reader" in capsys.readouterr().err
+    assert main(["overlap", "attn-2l", "L9H2", "U"]) == 2
+
+
+def test_interference(capsys):
+    data = asked(capsys, "interference", "attn-1l", "U", "--top", 3)
+    found = px.interference(px.directions_of(px.load("attn-1l"), "U"))
+    assert data["rms"] == pytest.approx(found.rms) and len(data["pairs"]) == 3
+    assert main(["interference", "attn-1l", "L0M"]) == 2
+
+
+def test_turn_and_order_blind(capsys):
+    data = asked(capsys, "turn", "attn-1l", "--top", 4)
+    assert data["ok"] and data["logits_change"] < 1e-12 and len(data["writers"]) == 9
+    assert not asked(capsys, "order-blind", "attn-1l", "--tokens", "1,2,3")["blind"]
+    assert main(["order-blind", "attn-1l", "--tokens", "1,1"]) == 2
+    assert main(["turn", "attn-1l", "--top", "0"]) == 2
+
+
+def test_a_turn_that_changes_something_has_its_exit_code(capsys, monkeypatch):
+    monkeypatch.setattr("pathexp.circuits.turning.TurnedBasis.ok", False)
+    assert main(["turn", "attn-1l"]) == 1 and "DID NOT STAY" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "key"), [("bottlenecks", "rows"), ("memory", "heads"), ("basis", "activations")]
+)
+def test_averages_are_stopped_and_resumed(capsys, tmp_path, corpus, command, key):
+    arguments = [command, "attn-1l", "--corpus", corpus, "--length", 16]
+    kept = tmp_path / "sums.npz"
+    assert asked(capsys, *arguments, "--windows", 3, "--resume", kept)["windows"] == 3
+    resumed = asked(capsys, *arguments, "--windows", 9, "--resume", kept)
+    whole = asked(capsys, *arguments, "--windows", 9)
+    assert resumed["windows"] == whole["windows"] == 9
+    for one, other in zip(resumed[key], whole[key], strict=True):
+        assert numbers(one) == pytest.approx(numbers(other), rel=1e-6, abs=1e-9)
+    assert main([*map(str, arguments), "--length", "8", "--resume", str(kept)]) == 2
+    assert "begin anew" in capsys.readouterr().err
+    assert main([command, "attn-1l", "--resume", str(kept)]) == 2
+    assert main([*map(str, arguments), "--resume", "sums.txt"]) == 2
+
+
+@pytest.mark.parametrize("command", ["bottlenecks", "memory", "basis"])
+def test_without_a_corpus_nothing_is_measured(capsys, command):
+    assert asked(capsys, command, "attn-1l")["windows"] == 0
+    assert main([command, "attn-1l"]) == 0
+    assert main([command, "attn-1l", "--corpus", "nowhere.txt"]) == 2
+
+
+@pytest.mark.parametrize("command", ["bottlenecks", "memory", "basis"])
+def test_progress_is_said_on_stderr(capsys, monkeypatch, corpus, command):
+    seconds = iter(range(0, 10_000, 5))
+    monkeypatch.setattr("pathexp.circuits.running.time.monotonic", lambda: next(seconds))
+    assert main([command, "attn-1l", "--corpus", str(corpus), "--length", "16", "--progress"]) == 0
+    captured = capsys.readouterr()
+    assert "windows" in captured.err and "attn-1l" in captured.out
