@@ -22,6 +22,7 @@ FLOORS = {
 }
 LAZY = {
     "expansion/symbolic.py": {"sympy"},
+    "expansion/search/positions.py": {"threadpoolctl"},
     "graph/network.py": {"networkx"},
     "model/load/gguf_file.py": {"gguf"},
     "model/load/tokenizer_json.py": {"tokenizers"},

@@ -212,7 +212,8 @@ class Expansion:
         ----------
         seconds, nodes, memory: limits on time, on endings of paths kept, and on the bytes they take (2 GiB unless
             told otherwise). A search that reaches one returns the best it has, `exact` False, and as `bound` how
-            large anything missed can be.
+            large anything missed can be (infinite if not even bounds were made). So does one that is interrupted
+            from the keyboard.
         progress: say on stderr how far the search is.
 
         >>> import pathexp as px

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Integral
 
@@ -12,7 +12,7 @@ from ..errors import PathexpError
 from ..graph import Indices, Walk
 from ..model import Target
 from .path import Path
-from .search import ROOM, Budget, search
+from .search import ROOM, Budget, interrupts, search
 from .targets import on_stream
 from .term import Term
 from .values import path_values, straight_values
@@ -75,7 +75,8 @@ def rank(walk: Walk, k: int, target: Target, total: float, budget: Budget | None
     k = int(k)
     if sum(walk.count_by_order) <= ENUMERATED:
         return enumerated(walk, k, target, total)
-    return searched(walk, k, target, total, budget or Budget())
+    with interrupts() as interrupted:
+        return searched(walk, k, target, total, replace(budget or Budget(), interrupted=interrupted))
 
 
 def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
@@ -101,6 +102,8 @@ def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -
     found = search(walk, k, on_stream(target, walk.graph), budget)
     straight = list(straight_values(walk, target))
     paths = sorted([*found.paths, *straight], key=lambda pair: (-abs(pair[0]), pair[1]))
+    if found.exact and found.bound == 0.0:
+        paths += _zeros(walk, k - len(paths), {word for _, word in paths})
     values = tuple(value for value, _ in paths[:k])
     cut = max((abs(value) for value, _ in paths[k:]), default=0.0)
     return Ranking(
@@ -114,6 +117,12 @@ def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -
         bound=max(found.bound, cut),
         margin=ROOM * max(found.bound, cut) if found.exact else 0.0,
     )
+
+
+def _zeros(walk: Walk, wanted: int, listed: set[tuple[str, ...]]) -> list[tuple[float, tuple[str, ...]]]:
+    """The first paths of the iteration that a search has proven to add nothing."""
+    others = (word for word in walk.words() if word not in listed)
+    return [(0.0, word) for word in islice(others, max(wanted, 0))]
 
 
 def _terms_at(walk: Walk, places: Indices) -> list[Term]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +14,15 @@ from hypothesis import strategies as st
 
 import pathexp as px
 from pathexp.expansion.ranking import enumerated, searched
-from pathexp.expansion.search import Budget, Layout, reachable_sets, tables
+from pathexp.expansion.search import Budget, Layout, all_entries, interrupts, reachable_sets, tables
 from pathexp.expansion.search import certified as certified_module
+from pathexp.expansion.search import positions as positions_module
 from pathexp.expansion.search.ellipsoids import largest, summed, united, with_points
-from pathexp.expansion.search.tables import Bounds, Reach
+from pathexp.expansion.search.reach import Bounds
+from pathexp.expansion.search.sweep import Sweep
 from pathexp.expansion.values import path_values
-from pathexp.graph import push
+from pathexp.graph import push, start_value
+from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
 
 MODELS = {**ZOO, **FAMILIES}
@@ -95,19 +101,34 @@ def test_sets_are_used_where_norms_give_up(monkeypatch):
     agree(px.expand(trace), trace.logit(1), 5)
 
 
-def prefixes(layout):
-    """Every prefix that passed at least one component, by brute force: (depth, state, vectors)."""
-    graph = layout.walk.graph
-    listed, passed = layout.entries, []
+def starting(layout, at):
+    """What sets out at a depth: (state, label, vectors)."""
+    for source, state in layout.walk.starts():
+        for labels, depth, after, _ in layout.walk.entries(source, state):
+            if depth == at and any(layout.walk.completions[depth][after]):
+                operator = source.into[labels[0]] if labels else source.write
+                yield after, (source.label, *labels), start_value(source.start, operator)
+
+
+def prefixes(layout, entries):
+    """Every prefix that passed a component and is no entry, by brute force: (depth, [(state, vectors)])."""
+    graph, here = layout.walk.graph, list(starting(layout, 0))
     for b, block in enumerate(graph.blocks):
-        before = [(int(q), x) for q, x in zip(listed[b].states, listed[b].streams, strict=True)]
-        fresh = []
-        for state, x in [*before, *passed]:
-            for c, component in enumerate(block.components):
-                if layout.steps[b][state, c] >= 0:
-                    fresh.append((int(layout.steps[b][state, c]), push(component.operator, x)))
-        passed = [(state, push(block.skip, x)) for state, x in passed] + fresh
-        yield b + 1, passed
+        made = [
+            (int(layout.steps[b][state, c]), (*word, component.label), push(component.operator, x))
+            for state, word, x in here
+            for c, component in enumerate(block.components)
+            if layout.steps[b][state, c] >= 0
+        ]
+        here = [(state, word, push(block.skip, x)) for state, word, x in here]
+        here += [*made, *starting(layout, b + 1)]
+        kept = set(zip(entries[b + 1].words, entries[b + 1].states.tolist(), strict=True))
+        yield b + 1, [(state, x) for state, word, x in here if (word, state) not in kept]
+
+
+def sets_of(layout, room=None):
+    entries = tuple(all_entries(layout, room))
+    return entries, {reached.b: reached.sets for reached in reachable_sets(layout, entries)}
 
 
 def outside(shape, vectors):
@@ -115,16 +136,17 @@ def outside(shape, vectors):
     return float(np.max(np.sum(vectors * np.linalg.solve(shape, vectors[..., None])[..., 0], axis=-1)))
 
 
+@pytest.mark.parametrize("room", [0, 3])
 @pytest.mark.parametrize("text", ["S .* U", "S L0 .* U"])
 @pytest.mark.parametrize("mode", ["gate", "source"])
 @pytest.mark.parametrize("name", ["3L-layernorm", "2L-gqa", "gpt2", "original", "llama", "bert", "microgpt"])
-def test_every_prefix_lies_in_its_set(name, mode, text):
+def test_every_prefix_is_an_entry_or_lies_in_its_set(name, mode, text, room):
     trace = run(MODELS[name]())
     terms = px.expand(px.freeze(trace, mlp=mode)).where(text)
     layout = Layout(terms.walk)
-    sets = dict(enumerate(reachable_sets(layout)))
+    entries, sets = sets_of(layout, room)
     seen = 0
-    for depth, passed in prefixes(layout):
+    for depth, passed in prefixes(layout, entries):
         for state, vectors in passed:
             assert outside(sets[depth][state], vectors) <= 1 + 1e-6
             seen += 1
@@ -134,9 +156,40 @@ def test_every_prefix_lies_in_its_set(name, mode, text):
 def test_a_set_that_is_too_small_would_be_caught():
     """The law above has teeth: at a tenth of the size some prefix is outside."""
     layout = Layout(px.expand(run(ZOO["3L-layernorm"]())).walk)
-    sets = dict(enumerate(reachable_sets(layout)))
-    worst = max(outside(sets[b][q] * 0.1, x) for b, passed in prefixes(layout) for q, x in passed)
+    entries, sets = sets_of(layout)
+    worst = max(outside(sets[b][q] * 0.1, x) for b, passed in prefixes(layout, entries) for q, x in passed)
     assert worst > 1
+
+
+@pytest.mark.parametrize("room", [1, 7, 96])
+@pytest.mark.parametrize("name", ["gpt2", "original", "llama", "gemma2", "microgpt"])
+def test_entries_are_prefixes_each_once(name, room):
+    """Labels and streams of entries agree, no prefix is there twice, and there are never more than asked for."""
+    layout = Layout(px.expand(run(MODELS[name]())).walk)
+    last = list(all_entries(layout, room))[-1]
+    assert len({*last.words}) == len(last.words)
+    graph = layout.walk.graph
+    places = {c.label: (b, c) for b, block in enumerate(graph.blocks) for c in block.components}
+    started = {labels: x for at in range(len(graph.blocks) + 1) for _, labels, x in starting(layout, at)}
+    passed = 0
+    for word, stream in zip(last.words, last.readings[-1], strict=True):
+        begin = next(labels for labels in started if word[: len(labels)] == labels)
+        x, depth = started[begin], _depth_of(layout, begin)
+        for label in word[len(begin) :]:
+            b, component = places[label]
+            for at in range(depth, b):
+                x = push(graph.blocks[at].skip, x)
+            x, depth = push(component.operator, x), b + 1
+            passed += 1
+        for at in range(depth, len(graph.blocks)):
+            x = push(graph.blocks[at].skip, x)
+        np.testing.assert_allclose(stream, x, rtol=1e-9, atol=1e-12)
+    assert passed > 0
+
+
+def _depth_of(layout, begin):
+    depths = range(len(layout.skips) + 1)
+    return next(at for at in depths for _, labels, _ in starting(layout, at) if labels == begin)
 
 
 def test_a_bound_that_is_too_small_would_be_caught():
@@ -158,21 +211,46 @@ def test_a_bound_that_is_too_small_would_be_caught():
 
 def _shrunk(block):
     return {
-        component: {
-            state: Reach(reach.lengths * 0.01, None if reach.factors is None else reach.factors * 0.01)
-            for state, reach in states.items()
-        }
+        component: {state: _smaller(reach) for state, reach in states.items()}
         for component, states in block.items()
     }
 
 
-@pytest.mark.parametrize("nodes", [1, 3, 10, 40])
-@pytest.mark.parametrize("name", ["3L-layernorm", "gpt2", "llama"])
-def test_an_interrupted_search_bounds_what_it_missed(name, nodes):
+def _smaller(reach):
+    """A reach of a hundredth."""
+    if reach.factors is None:
+        return replace(reach, lengths=reach.lengths * 0.01)
+    return replace(reach, lengths=reach.lengths * 0.01, scales=reach.scales * 0.01, lost=reach.lost * 0.01)
+
+
+LIMITS = [
+    {"nodes": 1},
+    {"nodes": 3},
+    {"nodes": 10},
+    {"nodes": 40},
+    {"memory": 0},
+    {"memory": 1500},
+    {"steps": 2},
+    {"steps": 7},
+]
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+@pytest.mark.parametrize(
+    "name", ["3L-layernorm", "2L-gqa", "gpt2", "llama", "original", "gemma2", "parallel-no-norm"]
+)
+def test_an_interrupted_search_bounds_what_it_missed(name, limit):
+    """However a search is cut short, no path it did not list is above its bound."""
     trace = run(MODELS[name]())
     terms = px.expand(trace)
     target = trace.logit(1)
-    found = searched(terms.walk, 5, target, terms.value(target), Budget(nodes=nodes))
+    if "steps" in limit:
+        left = iter(range(limit["steps"]))
+        budget = Budget(interrupted=lambda: next(left, None) is None)
+    else:
+        budget = Budget(**limit)
+    found = searched(terms.walk, 5, target, terms.value(target), budget)
+    assert found.terms
     listed = {term.path for term in found.terms}
     values = terms.values(target)
     missed = [abs(v) for v, path in zip(values, terms.paths(), strict=True) if path not in listed]
@@ -180,12 +258,76 @@ def test_an_interrupted_search_bounds_what_it_missed(name, nodes):
     assert abs(found.value + found.remainder - target.value) < 1e-9
 
 
-def test_time_that_is_up_leaves_an_honest_answer():
-    trace = run(ZOO["3L-layernorm"]())
+@pytest.mark.parametrize("name", ["3L-layernorm", "gpt2"])
+def test_time_that_is_up_leaves_an_honest_answer(name):
+    """Norms bound what is missed from the start; before sets are made nothing does, and the bound says so."""
+    trace = run(MODELS[name]())
     terms = px.expand(trace)
     found = searched(terms.walk, 5, trace.logit(1), terms.value(trace.logit(1)), Budget(seconds=0.0))
     assert not found.exact
+    assert np.isfinite(found.bound) == (name == "3L-layernorm")
+    assert len(found.terms) == 5
+    for term, value in zip(found.terms, found.values, strict=True):
+        assert abs(term.value(trace.logit(1)) - value) < 1e-10
     assert abs(found.value + found.remainder - trace.logit(1).value) < 1e-9
+
+
+def test_an_interrupt_from_the_keyboard_ends_a_search_with_what_it_has(monkeypatch):
+    trace = run(px.random_model(layers=8, heads=6, d_model=16, d_head=3, d_vocab=9, n_ctx=8, d_mlp=5, seed=3))
+    terms = px.expand(trace)
+    before, blocks = signal.getsignal(signal.SIGINT), []
+    whole = Sweep._block
+
+    def pressed(sweep, b):
+        blocks.append(b)
+        if len(blocks) == 9:
+            signal.raise_signal(signal.SIGINT)
+        return whole(sweep, b)
+
+    monkeypatch.setattr(Sweep, "_block", pressed)
+    found = terms.top(50, trace.logit(1))
+    assert len(blocks) == 9
+    assert not found.exact
+    assert found.terms
+    assert abs(found.value + found.remainder - trace.logit(1).value) < 1e-9
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_interrupt_is_raised():
+    with pytest.raises(KeyboardInterrupt), interrupts() as interrupted:
+        assert not interrupted()
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_outside_of_the_main_thread_nothing_is_caught():
+    trace = run(px.random_model(layers=8, heads=6, d_model=16, d_head=3, d_vocab=9, n_ctx=8, seed=3))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(px.expand(trace).top(3, trace.logit(1))))
+    thread.start()
+    thread.join()
+    assert found[0].exact
+
+
+def test_paths_that_add_nothing_are_listed_when_they_are_asked_for():
+    """Asked for more terms than are not zero, a search lists as many as enumeration does."""
+    trace = px.induction_model(d_vocab=6, n_ctx=12).run([1, 2, 3, 1])
+    terms = px.expand(trace)
+    target = trace.logit(2)
+    for k in (7, 8, 99):
+        found = searched(terms.walk, k, target, terms.value(target), Budget())
+        known = enumerated(terms.walk, k, target, terms.value(target))
+        assert found.exact
+        assert len(found.terms) == len(known.terms)
+        assert len({term.path for term in found.terms}) == len(found.terms)
+        np.testing.assert_allclose(np.abs(found.values), np.abs(known.values), atol=1e-12)
+
+
+def test_many_terms_of_many_paths():
+    """Thousands are asked for: still what enumeration finds, in its order of size."""
+    trace = run(px.random_model(layers=4, heads=5, d_model=12, d_head=3, d_vocab=9, n_ctx=8, seed=1))
+    agree(px.expand(trace), trace.logit(1), 1_000)
 
 
 @pytest.mark.parametrize(
@@ -202,19 +344,23 @@ def test_numbers_of_numpy_are_numbers_of_terms():
     assert len(px.expand(trace).top(np.int64(3), trace.logit(1)).terms) == 3
 
 
-def sampled(layout, count, rng):
-    """Random prefixes (depth, state, vectors (S, n, d)), all sources and components alike."""
-    graph, entries = layout.walk.graph, layout.entries[0]
-    chosen = rng.integers(0, len(entries.words), count)
-    x, passed = entries.streams[chosen], np.zeros(count, dtype=bool)
+def sampled(layout, entries, count, rng):
+    """Random prefixes that are no entries (depth, vectors (S, n, d)), all sources and components alike."""
+    graph = layout.walk.graph
+    begin = [(word, x) for _, word, x in starting(layout, 0)]
+    chosen = rng.integers(0, len(begin), count)
+    x = np.stack([begin[at][1] for at in chosen])
+    words = [begin[at][0] for at in chosen]
     for b, block in enumerate(graph.blocks):
         takes = rng.integers(-len(block.components), len(block.components), count)
         after = push(block.skip, x)
         for c, component in enumerate(block.components):
             if np.any(takes == c):
                 after[takes == c] = push(component.operator, x[takes == c])
-        x, passed = after, passed | (takes >= 0)
-        yield b + 1, x[passed]
+                for at in np.flatnonzero(takes == c):
+                    words[at] = (*words[at], component.label)
+        x, kept = after, set(entries[b + 1].words)
+        yield b + 1, x[[word not in kept for word in words]]
 
 
 @pytest.mark.parametrize("mode", ["gate", "source"])
@@ -222,14 +368,28 @@ def test_100_000_sampled_prefixes_of_a_trained_model_lie_in_their_sets(mode):
     rng, seen = np.random.default_rng(0), 0
     for name in ("attn-2l", "attn-1l"):
         layout = Layout(px.expand(px.freeze(px.load(name).run("To be, or not"), mlp=mode)).walk)
-        sets = dict(enumerate(reachable_sets(layout)))
-        for _ in range(8):
-            for depth, vectors in sampled(layout, 8_000, rng):
-                (shape,) = sets[depth].values()
-                thin = np.linalg.solve(np.linalg.cholesky(shape), vectors.transpose(1, 2, 0))
-                assert np.sum(thin * thin, axis=1).max() <= 1 + 1e-6
-                seen += len(vectors)
+        seen += in_their_sets(layout, 8_000, 8, rng)
     assert seen > 100_000
+
+
+@pytest.mark.parametrize("mode", ["gate", "source"])
+def test_100_000_sampled_prefixes_of_a_trained_model_with_mlps_lie_in_their_sets(mode):
+    trace = px.load(shared_file("stories260K.bin")).run("Once upon a time, there was a little girl")
+    layout = Layout(px.expand(px.freeze(trace, mlp=mode)).walk)
+    assert in_their_sets(layout, 5_000, 5, np.random.default_rng(0)) > 100_000
+
+
+def in_their_sets(layout, count, times, rng):
+    """Assert that samples lie in their sets; return how many there were."""
+    entries, sets = sets_of(layout)
+    seen = 0
+    for depth, vectors in (each for _ in range(times) for each in sampled(layout, entries, count, rng)):
+        if len(vectors):
+            (shape,) = sets[depth].values()
+            thin = np.linalg.solve(np.linalg.cholesky(shape), vectors.transpose(1, 2, 0))
+            assert np.sum(thin * thin, axis=1).max() <= 1 + 1e-6
+            seen += len(vectors)
+    return seen
 
 
 def test_unions_and_sums_hold_what_they_are_made_of():
@@ -275,3 +435,43 @@ def test_k_is_a_number_of_terms(k):
     trace = run(ZOO["2L-plain"]())
     with pytest.raises(px.PathexpError, match="whole number"):
         px.expand(trace).top(k, trace.logit(1))
+
+
+class ThreeThreads:
+    """A BLAS of three threads that can be limited."""
+
+    threads = 3
+
+    def limited(self):
+        return nullcontext()
+
+
+@pytest.mark.parametrize("blas", [None, ThreeThreads()])
+def test_every_position_is_worked_on_once_by_one_or_by_many(monkeypatch, blas):
+    monkeypatch.setattr(positions_module, "_blas", lambda: blas)
+    seen = []
+    positions_module.for_each_position(seen.append, 33)
+    assert sorted(seen) == list(range(33))
+    with pytest.raises(ZeroDivisionError):
+        positions_module.for_each_position(lambda at: 1 // (at - 20), 33)
+
+
+def test_many_workers_prove_what_one_proves(monkeypatch):
+    trace = run(MODELS["llama"](), length=9)
+    answers = []
+    for blas in (None, ThreeThreads()):
+        monkeypatch.setattr(positions_module, "_blas", lambda blas=blas: blas)
+        terms = px.expand(px.freeze(trace))
+        found = searched(terms.walk, 5, trace.logit(1), terms.value(trace.logit(1)), Budget())
+        answers.append(
+            [(str(term.path), round(value, 9)) for term, value in zip(found.terms, found.values, strict=True)]
+        )
+    assert answers[0] == answers[1]
+
+
+def test_blas_says_how_many_threads_it_has():
+    pytest.importorskip("threadpoolctl")
+    blas = positions_module._blas()
+    assert blas.threads >= 1
+    with blas.limited():
+        assert blas.threads == 1

@@ -2,18 +2,24 @@
 
 from .budget import MEMORY, Budget
 from .certified import Found, search
+from .entries import Entries, all_entries
+from .interrupts import interrupts
 from .layout import Layout
-from .sets import Sets, reachable_sets
-from .tables import ROOM, Tables, tables
+from .reach import ROOM
+from .sets import Reached, reachable_sets
+from .tables import Tables, tables
 
 __all__ = [
     "MEMORY",
     "ROOM",
     "Budget",
+    "Entries",
     "Found",
     "Layout",
-    "Sets",
+    "Reached",
     "Tables",
+    "all_entries",
+    "interrupts",
     "reachable_sets",
     "search",
     "tables",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -25,6 +26,7 @@ class Budget:
     memory: int = MEMORY
     progress: bool = False
     started: float = field(default_factory=time.perf_counter)
+    interrupted: Callable[[], bool] = bool
 
     def __post_init__(self) -> None:
         for name in ("seconds", "nodes", "memory"):
@@ -36,8 +38,8 @@ class Budget:
         return time.perf_counter() - self.started
 
     def late(self) -> bool:
-        """Whether the time is used up."""
-        return self.seconds is not None and self.elapsed >= self.seconds
+        """Whether the time is used up, or somebody asked to stop."""
+        return self.interrupted() or (self.seconds is not None and self.elapsed >= self.seconds)
 
     def spent(self, nodes: int, held: int) -> bool:
         """Whether a limit is reached, with so many suffixes kept and bytes held."""

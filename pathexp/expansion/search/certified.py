@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from ...graph import Array, Walk
 from .budget import Budget
+from .entries import SINK
 from .found import Best, Suffixes
+from .reach import ROOM, Bounds, Reach
 from .sweep import Sweep
-from .tables import ROOM, Bounds, Tables, tables
+from .tables import Tables, tables
 
 BEAM = 8
 """How many suffixes per block the narrowest beam keeps; wider ones keep one for every 64 paths asked for."""
@@ -32,17 +36,16 @@ def search(walk: Walk, k: int, field: Array, budget: Budget) -> Found:
 
     Paths that go straight into the sink are not among them.
     """
-    known = tables(walk)
+    known, found = tables(walk), None
     if norms := None if known.has_sets else known.norm_bounds:
         nodes = min(NORM_NODES, budget.nodes or NORM_NODES)
-        narrow = Budget(budget.seconds, nodes, budget.memory, budget.progress, budget.started)
-        found = _search(known, norms, k, field, narrow)
+        found = _search(known, norms, k, field, replace(budget, nodes=nodes))
         if found.exact or budget.late() or nodes == budget.nodes:
             return found
     sets = known.set_bounds(lambda b: _stopped(budget, b))
-    if sets is None:
-        return found if norms else Found([], 0, False, float("inf"))
-    return _search(known, sets, k, field, budget)
+    if sets is not None:
+        return _search(known, sets, k, field, budget)
+    return found or _unbounded(known, k, field, budget)
 
 
 def _stopped(budget: Budget, b: int) -> bool:
@@ -50,25 +53,43 @@ def _stopped(budget: Budget, b: int) -> bool:
     return budget.late()
 
 
+def _unbounded(known: Tables, k: int, field: Array, budget: Budget) -> Found:
+    """The best of the paths that take one component more than an entry; nothing bounds the others."""
+    endless = Reach(np.full(known.layout.size[0], np.finfo(np.float32).max))
+    at_sink = {SINK: dict.fromkeys(known.layout.final, endless)}
+    blind = Bounds((*({} for _ in known.layout.skips), at_sink))
+    sweep = _sweep(known, blind, k, field, Budget(progress=budget.progress), 0.0, None)
+    return Found(sweep.best.words(), sweep.best.examined, False, float("inf"))
+
+
 def _search(known: Tables, bounds: Bounds, k: int, field: Array, budget: Budget) -> Found:
     first = _sweep(known, bounds, k, field, budget, 0.0, max(BEAM, k // 64))
-    threshold = first.best.threshold * (1 - ROOM)
-    if budget.late():
-        return _result(first, threshold, exact=False)
-    exact = _sweep(known, bounds, k, field, budget, threshold, None)
-    better = exact if exact.done or exact.best.threshold >= first.best.threshold else first
-    return _result(better, threshold, exact.done, max(exact.best.missed, 0.0))
+    found = first.best.words()
+    if first.stopped:
+        return Found(found, first.best.examined, False, first.best.missed)
+    floor = abs(found[k - 1][0]) * (1 - ROOM) if len(found) == k else 0.0
+    exact = _sweep(known, bounds, k, field, budget, floor, None)
+    if exact.done:
+        return Found(exact.best.words(), exact.best.examined, True, exact.best.missed)
+    values = {word: value for value, word in [*found, *exact.best.words()]}
+    both = sorted(
+        ((value, word) for word, value in values.items()), key=lambda pair: (-abs(pair[0]), pair[1])
+    )
+    cut = max((abs(value) for value, _ in both[k:]), default=0.0)
+    bound = max(min(first.best.missed, exact.best.missed), cut)
+    return Found(both[:k], first.best.examined + exact.best.examined, False, bound)
 
 
 def _sweep(
     known: Tables, bounds: Bounds, k: int, field: Array, budget: Budget, floor: float, width: int | None
 ) -> Sweep:
-    sweep = Sweep(known, bounds, Best(k, known.layout, Suffixes(), floor), budget, width)
+    sweep = Sweep(
+        known,
+        bounds,
+        Best(k, known.entries[-1].words, known.walk.graph.sink.label, Suffixes(), floor),
+        budget,
+        width,
+    )
     sweep.run(field)
     budget.say(f"{'exact' if width is None else 'beam'}: {len(sweep.best.suffixes):,} suffixes kept")
     return sweep
-
-
-def _result(sweep: Sweep, threshold: float, exact: bool, missed: float | None = None) -> Found:
-    bound = sweep.best.missed if missed is None else missed
-    return Found(sweep.best.words(), sweep.best.examined, exact, bound)

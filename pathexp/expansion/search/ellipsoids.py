@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...graph import Array, Gate, Operator, word_map
+from .positions import for_each_position
 
 SLIVER = 1e-8
 """The share of a set's mean square that is added in every direction, so that P has an inverse."""
@@ -24,12 +25,25 @@ def mean_square(shape: Array) -> Array:
 def thickened(shape: Array, floor: Array | float = 0.0) -> Array:
     """Ellipsoids with a sliver of the identity added, at least `floor` thick."""
     sliver = SLIVER * np.maximum(mean_square(shape), floor) + np.finfo(np.float64).tiny * 1e50
-    return np.asarray(shape + np.asarray(sliver)[..., None, None] * np.eye(shape.shape[-1]))
+    thick = shape.copy()
+    np.einsum("...ii->...i", thick)[...] += np.asarray(sliver)[..., None]
+    return thick
 
 
 def factor(shape: Array) -> Array:
-    """B with B Bᵀ = P; P + sliver if P is singular."""
+    """B with B Bᵀ = P, a sliver thicker."""
     return np.asarray(np.linalg.cholesky(thickened(shape)))
+
+
+def factors(shape: Array) -> Array:
+    """The same for large ellipsoids (n, d, d), position by position."""
+    found = np.empty_like(shape)
+
+    def work(at: int) -> None:
+        found[at] = factor(shape[at])
+
+    for_each_position(work, len(shape))
+    return found
 
 
 def summed(shapes: Array, amounts: Array, metric: Array) -> Array:
@@ -80,45 +94,83 @@ def _excess(shape: Array, points: Array) -> Array:
     return np.asarray(np.maximum(sizes.max(axis=-1), 1.0) * (1 + 1e-9))
 
 
-def united(shape: Array, parts: Sequence[Array]) -> Array:
+def united(shape: Array, parts: Sequence[Array], known: Array | None = None) -> Array:
     """Ellipsoids (n, d, d) grown to hold B Bᵀ as well for every B (n, d, r) of `parts`.
 
     For one B with λ, v the eigenpairs of Bᵀ P⁻¹ B the union is P + Σ_{λ>1} (1 − 1/λ) (B v)(B v)ᵀ. All parts go in
     one after the other in coordinates in which the set so far is a ball (the square-root form: where P is thin
-    its inverse is large, and differences of Gram matrices would lose the small ones). P is factored once.
+    its inverse is large, and differences of Gram matrices would lose the small ones). P is factored once, or not at
+    all if its factor is known. Single points come last. Positions are done one by one: one fits the cache.
     """
     if not parts:
         return shape
-    floor = np.max([np.sum(part * part, axis=(-2, -1)) for part in parts], axis=0) / shape.shape[-1]
-    shape = thickened(shape, floor)
-    columns = np.concatenate(sorted(parts, key=lambda part: -float(np.sum(part * part))), axis=-1)
-    rounded = np.linalg.solve(np.linalg.cholesky(shape), columns)
-    grown, at = [], 0
-    for width in sorted_widths(parts):
-        chosen, rounded = _taken(rounded, width)
-        grown.append(columns[..., at : at + width] @ chosen)
-        at += width
-    added = np.concatenate(grown, axis=-1)
-    return np.asarray((shape + added @ added.transpose(0, 2, 1)) * (1 + 1e-9))
+    parts = sorted(parts, key=lambda part: (part.shape[-1] == 1, -float(np.vdot(part, part))))
+    floor = np.max([np.einsum("ndr,ndr->n", part, part) for part in parts], axis=0) / shape.shape[-1]
+    if np.any(floor > mean_square(shape)):
+        known = None
+    grown = np.empty_like(shape)
+
+    def work(at: int) -> None:
+        ball = thickened(shape[at], 0.0 if known is not None else floor[at])
+        triangle = np.asarray(np.linalg.cholesky(ball) if known is None else known[at])
+        added = _added(triangle, [part[at] for part in parts])
+        ball += added @ added.T
+        np.multiply(ball, 1 + 1e-9, out=grown[at])
+
+    for_each_position(work, len(shape))
+    return grown
 
 
-def sorted_widths(parts: Sequence[Array]) -> list[int]:
-    """The numbers of columns of parts, the largest part first."""
-    return [part.shape[-1] for part in sorted(parts, key=lambda part: -float(np.sum(part * part)))]
+def _added(triangle: Array, parts: Sequence[Array]) -> Array:
+    """Columns C with L Lᵀ + C Cᵀ an ellipsoid that holds L Lᵀ and every part B (d, r)."""
+    rounded = solved(triangle, np.concatenate(parts, axis=-1))
+    grown = []
+    for part in parts:
+        chosen, rounded = _taken(rounded, part.shape[-1])
+        grown.append(part @ chosen)
+    return np.concatenate(grown, axis=-1)
 
 
 def _taken(rounded: Array, width: int) -> tuple[Array, Array]:
     """What of the first part must be added, as combinations of its columns; the other parts as they are then.
 
-    Parts come in coordinates in which the set so far is the unit ball, (n, d, columns).
+    Parts come in coordinates in which the set so far is the unit ball, (d, columns).
     """
-    first, rest = rounded[..., :width], rounded[..., width:]
-    sizes, vectors = np.linalg.eigh(first.transpose(0, 2, 1) @ first)
-    sizes = np.maximum(sizes, 1.0)
-    chosen = vectors * np.sqrt(1 - 1 / sizes)[:, None, :]
-    axes = first @ (vectors / np.sqrt(sizes)[:, None, :])
-    along = (1 - 1 / np.sqrt(sizes))[..., None] * (axes.transpose(0, 2, 1) @ rest)
+    first, rest = np.ascontiguousarray(rounded[:, :width]), rounded[:, width:]
+    if np.vdot(first, first) <= 1:
+        return np.zeros((width, 0)), rest
+    sizes, vectors = np.linalg.eigh(first.T @ first)
+    over = sizes > 1
+    sizes, vectors = sizes[over], vectors[:, over]
+    chosen = vectors * np.sqrt(1 - 1 / sizes)
+    if not rest.shape[-1] or not len(sizes):
+        return chosen, rest
+    axes = first @ (vectors / np.sqrt(sizes))
+    along = (1 - 1 / np.sqrt(sizes))[:, None] * (axes.T @ rest)
     return chosen, rest - axes @ along
+
+
+PANEL = 64
+"""How many rows of a triangle are worked on at once."""
+
+
+def solved(triangle: Array, columns: Array) -> Array:
+    """L⁻¹ B for a lower triangle L (d, d) and B (d, r), panel by panel: products, and small inverses."""
+    found = np.empty_like(columns)
+    for at in range(0, len(triangle), PANEL):
+        rows = slice(at, at + PANEL)
+        rest = columns[rows] - triangle[rows, :at] @ found[:at]
+        found[rows] = np.linalg.inv(triangle[rows, rows]) @ rest
+    return found
+
+
+def times_triangle(rows: Array, triangle: Array) -> Array:
+    """R L for rows R (m, d) and a lower triangle L (d, d), without most of its zeros."""
+    found = np.empty((len(rows), len(triangle)))
+    for at in range(0, len(triangle), PANEL):
+        columns = slice(at, at + PANEL)
+        found[:, columns] = rows[:, at:] @ triangle[at:, columns]
+    return found
 
 
 def largest(shape: Array) -> Array:
@@ -130,9 +182,8 @@ def largest(shape: Array) -> Array:
     return np.asarray(scale * np.sqrt(np.sum(square * square, axis=(-2, -1))) ** 0.25)
 
 
-def carried(operator: Operator, shape: Array) -> Array:
-    """The image of ellipsoids (n, d, d) under an operator, as factors B (n, f, r) with P = B Bᵀ."""
-    parts = factor(shape)
+def carried(operator: Operator, parts: Array) -> Array:
+    """The image of ellipsoids under an operator: factors B (n, d, r) with P = B Bᵀ to factors (n, f, r)."""
     for part in reversed(operator):
         if isinstance(part, Gate):
             parts = part.numbers()[:, :, None] * parts

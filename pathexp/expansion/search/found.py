@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...graph import Array, Indices
-from .layout import Layout
 
 
 @dataclass(eq=False)
@@ -36,26 +35,32 @@ class Suffixes:
         return tuple(labels)
 
 
+Offer = tuple[Array, Indices, Indices, Indices]
+"""Values of paths, the endings and entries they are made of, and the number of the label between."""
+
+
 @dataclass(eq=False)
 class Best:
-    """The k + 1 complete paths of largest |value| so far, and how large anything set aside can be."""
+    """The k complete paths of largest |value| so far, and how large anything set aside can be.
+
+    Offers are gathered and cut down to k when enough of them are there: the work per path does not grow with k.
+    """
 
     k: int
-    layout: Layout
+    beginnings: tuple[tuple[str, ...], ...]
+    sink: str
     suffixes: Suffixes
     floor: float = 0.0
     examined: int = 0
     missed: float = 0.0
-    values: Array = field(default_factory=lambda: np.zeros(0))
-    keys: Indices = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    threshold: float = 0.0
     labels: list[str] = field(default_factory=list)
+    _offers: list[Offer] = field(default_factory=list)
+    _waiting: int = 0
+    _kept: int = 0
 
-    @property
-    def threshold(self) -> float:
-        """Paths below this cannot be among the k best: the k-th best value, or what was known before."""
-        if len(self.values) < self.k:
-            return self.floor
-        return max(self.floor, float(np.sort(np.abs(self.values))[-self.k]))
+    def __post_init__(self) -> None:
+        self.threshold = self.floor
 
     def offer(self, label: str, values: Array, parents: Indices, entries: Indices) -> None:
         """Take paths into account: values (m, E) of endings `parents` with `label` before them and entries before that."""
@@ -67,19 +72,35 @@ class Best:
             self.missed = max(self.missed, float(outside.max(initial=0.0)))
         if not len(rows):
             return
-        self.values = np.concatenate([self.values, values[rows, columns]])
-        self.keys = np.concatenate([self.keys, np.stack([parents[rows], entries[columns]], axis=1)])
-        self.labels.extend([label] * len(rows))
-        self._cut()
+        self.labels.append(label)
+        named = np.full(len(rows), len(self.labels) - 1)
+        self._offers.append((values[rows, columns], parents[rows], entries[columns], named))
+        self._waiting += len(rows)
+        if self._kept + self._waiting > self.k and _ENOUGH * self._waiting >= self.k:
+            self._cut()
+
+    def _all(self) -> Offer:
+        if not self._offers:
+            empty = np.zeros(0, dtype=np.int64)
+            return np.zeros(0), empty, empty, empty
+        values, parents, entries, labels = (
+            np.concatenate(parts) for parts in zip(*self._offers, strict=True)
+        )
+        return values, parents, entries, labels
 
     def _cut(self) -> None:
-        if len(self.values) <= self.k:
-            return
-        order = np.argsort(-np.abs(self.values), kind="stable")
-        self.missed = max(self.missed, float(abs(self.values[order[self.k]])))
+        """Keep the k largest, the earlier of equals, and raise the threshold to the least of them."""
+        offers = self._all()
+        sizes = np.abs(offers[0])
+        order = np.argsort(-sizes, kind="stable")
         kept = np.sort(order[: self.k])
-        self.values, self.keys = self.values[kept], self.keys[kept]
-        self.labels = [self.labels[place] for place in kept]
+        if len(sizes) > self.k:
+            self.missed = max(self.missed, float(sizes[order[self.k]]))
+        if len(kept) == self.k:
+            self.threshold = max(self.floor, float(sizes[order[self.k - 1]]))
+        values, parents, entries, labels = offers
+        self._offers = [(values[kept], parents[kept], entries[kept], labels[kept])]
+        self._kept, self._waiting = len(kept), 0
 
     def set_aside(self, bounds: Array) -> None:
         """Remember how large the paths that are given up can be."""
@@ -87,13 +108,17 @@ class Best:
 
     def words(self) -> list[tuple[float, tuple[str, ...]]]:
         """The paths found, the largest first, equals in the order of their labels."""
-        words = self.layout.entries[-1].words
-        sink = self.layout.walk.graph.sink.label
+        self._cut()
         found = [
-            (
-                float(value),
-                (*words[entry], *((label,) if label else ()), *self.suffixes.word(int(parent)), sink),
-            )
-            for value, (parent, entry), label in zip(self.values, self.keys, self.labels, strict=True)
+            (float(value), self._word(int(parent), int(entry), self.labels[label]))
+            for value, parent, entry, label in zip(*self._all(), strict=True)
         ]
         return sorted(found, key=lambda pair: (-abs(pair[0]), pair[1]))
+
+    def _word(self, ending: int, entry: int, label: str) -> tuple[str, ...]:
+        middle = (label,) if label else ()
+        return (*self.beginnings[entry], *middle, *self.suffixes.word(ending), self.sink)
+
+
+_ENOUGH = 8
+"""Offers wait until they are an eighth of k."""

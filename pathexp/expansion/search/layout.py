@@ -11,8 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, Indices, Operator, Walk, push, start_value
+from ...graph import Array, Indices, Operator, Walk
 from ...graph.kernel import Stack
+from .single import MATRICES, Single
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,27 +81,6 @@ _STABLE = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
-    """What has set out and passed nothing since, at one depth: streams (E, n, d), states (E,), first labels."""
-
-    streams: Array
-    states: Indices
-    words: tuple[tuple[str, ...], ...]
-
-    def joined(self, other: Entries) -> Entries:
-        """These, then others."""
-        return Entries(
-            np.concatenate([self.streams, other.streams]),
-            np.concatenate([self.states, other.states]),
-            self.words + other.words,
-        )
-
-    def over(self, skip: Operator) -> Entries:
-        """The same, carried over a skip edge."""
-        return Entries(push(skip, self.streams), self.states, self.words) if skip else self
-
-
-@dataclass(frozen=True, eq=False)
 class Layout:
     """A walk's graph as the search reads it."""
 
@@ -118,9 +98,14 @@ class Layout:
         return tuple(tuple(map(Heads.of, kernel.stacks)) for kernel in self.walk.graph.kernels)
 
     @cached_property
-    def singles(self) -> tuple[tuple[tuple[int, Operator], ...], ...]:
-        """The components of every block that are no heads: (index in the block, operator)."""
-        return tuple(kernel.single for kernel in self.walk.graph.kernels)
+    def singles(self) -> tuple[tuple[Single, ...], ...]:
+        """The components of every block that are no heads."""
+        kernels = self.walk.graph.kernels
+        share = MATRICES // max(1, sum(len(kernel.single) for kernel in kernels))
+        return tuple(
+            tuple(Single.of(index, operator, self.size, share) for index, operator in kernel.single)
+            for kernel in kernels
+        )
 
     @cached_property
     def skips(self) -> tuple[Operator, ...]:
@@ -131,25 +116,6 @@ class Layout:
     def straight_over(self) -> bool:
         """Whether all skip edges are the identity."""
         return not any(self.skips)
-
-    @cached_property
-    def entries(self) -> tuple[Entries, ...]:
-        """For every depth, all that has set out so far and passed nothing since."""
-        found = [self._starting(0)]
-        for depth, skip in enumerate(self.skips):
-            found.append(found[-1].over(skip).joined(self._starting(depth + 1)))
-        return tuple(found)
-
-    def _starting(self, at: int) -> Entries:
-        streams, states, words = [np.zeros((0, *self.size))], [], []
-        for source, state in self.walk.starts():
-            for labels, depth, after, _ in self.walk.entries(source, state):
-                if depth == at and any(self.walk.completions[depth][after]):
-                    operator = source.into[labels[0]] if labels else source.write
-                    streams.append(start_value(source.start, operator)[None])
-                    states.append(after)
-                    words.append((source.label, *labels))
-        return Entries(np.concatenate(streams), np.array(states, dtype=np.int64), tuple(words))
 
     @cached_property
     def steps(self) -> tuple[Indices, ...]:

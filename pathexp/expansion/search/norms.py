@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...graph import Array
+from .ellipsoids import largest
+from .entries import Entries
 from .layout import Heads, Layout
 
 Lengths = Mapping[int, list[Array]]
@@ -25,8 +27,8 @@ def norms_fit(layout: Layout) -> bool:
     return layout.straight_over and not any(layout.singles)
 
 
-def value_lengths(layout: Layout) -> Iterator[Lengths]:
-    """Yield, for every block, how long the values of prefixes that passed a component can be.
+def value_lengths(layout: Layout, entries: Sequence[Entries]) -> Iterator[Lengths]:
+    """Yield, for every block, how long the values of prefixes that passed a component can be; last, their streams.
 
     Lengths grow by the operator norms of the links between heads, bounded by their Schatten 8-norm.
     """
@@ -39,7 +41,23 @@ def value_lengths(layout: Layout) -> Iterator[Lengths]:
                 _reached(heads, before, norms, state) for heads, norms in zip(stacks, links, strict=True)
             ]
         yield lengths
-        before.extend(_outputs(layout, b, s, lengths) for s in range(len(stacks)))
+        before.extend(_outputs(layout, b, s, lengths, entries[b]) for s in range(len(stacks)))
+    yield {state: [_on_stream(before, state)] for outputs in before for state in outputs.lengths}
+
+
+def _on_stream(before: list[_Outputs], state: int) -> Array:
+    """How long what any head wrote can be, (1, n): by the Schatten 8-norms of what they write with."""
+    found = [
+        np.max(_norms(outputs.heads.write)[:, None] * outputs.lengths[state], axis=0)
+        for outputs in before
+        if state in outputs.lengths
+    ]
+    return np.asarray(np.max(found, axis=0))[None]
+
+
+def _norms(write: Array) -> Array:
+    square = write.transpose(0, 2, 1) @ write
+    return np.asarray(np.sqrt(largest(square)) * (1 + SINGLE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +90,16 @@ def _reached(heads: Heads, before: list[_Outputs], norms: list[Array], state: in
     return found
 
 
-def _outputs(layout: Layout, b: int, s: int, lengths: Lengths) -> _Outputs:
-    heads, entries = layout.heads[b][s], layout.entries[b]
+def _outputs(layout: Layout, b: int, s: int, lengths: Lengths, entries: Entries) -> _Outputs:
+    heads = layout.heads[b][s]
     made = _Outputs(heads)
+    values = np.stack([entries.readings[int(member)] for member in heads.members])
+    outside = ~entries.listed.T[heads.members]
     for state, steps in enumerate(layout.steps[b]):
-        listed = heads.values(entries.streams[entries.states == state])
-        moved = np.einsum("cij,cejr->ceir", heads.patterns, listed, optimize=True)
-        longest = np.linalg.norm(moved, axis=-1).max(axis=1, initial=0.0)
+        here = entries.states == state
+        moved = np.einsum("cij,cejr->ceir", heads.patterns, values[:, here], optimize=True)
+        lengths_moved = np.linalg.norm(moved, axis=-1) * outside[:, here, None]
+        longest = lengths_moved.max(axis=1, initial=0.0)
         if state in lengths:
             by_sum = np.einsum("cij,cj->ci", np.abs(heads.patterns), lengths[state][s])
             longest = np.maximum(longest, by_sum)

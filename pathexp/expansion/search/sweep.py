@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...graph import Array, Indices, Operator, pull
+from ...graph import Array, Indices, pull
 from .budget import Budget
+from .entries import SINK
 from .found import Best
 from .layout import Heads
-from .tables import SINK, Bounds, States, Tables
+from .reach import Bounds, States
+from .single import Single
+from .tables import Tables
 
 CHUNK = 2**21
 """How many numbers of continuations are formed at once."""
@@ -51,7 +55,10 @@ class Piece:
 
 @dataclass(eq=False)
 class Sweep:
-    """The state of one sweep; `width` limits how many suffixes a block may keep (a beam), None is exact."""
+    """The state of one sweep; `width` limits how many suffixes a block may keep (a beam), None is exact.
+
+    What is stopped in the middle of a block leaves all that is open set aside, at bounds that hold behind the block.
+    """
 
     tables: Tables
     bounds: Bounds
@@ -61,6 +68,7 @@ class Sweep:
     open: list[Group] = field(default_factory=list)
     held: int = 0
     done: bool = False
+    stopped: bool = False
 
     def run(self, target: Array) -> None:
         """Sweep from a covector field (n, d) on the final stream to the first block, or until the budget is spent."""
@@ -68,8 +76,7 @@ class Sweep:
         states = self.tables.layout.final
         fields, root = target[None], np.zeros(1, dtype=np.int64)
         self._direct(depth, SINK, "", states, fields, root)
-        bound = self.bounds.bound(depth, SINK, states, fields) if self._knows_sink else np.full(1, np.inf)
-        self.open = [Group(fields, root, bound, states)]
+        self.open = [Group(fields, root, self.bounds.bound(depth, SINK, states, fields), states)]
         for b in reversed(range(depth)):
             if not self._block(b):
                 break
@@ -82,28 +89,74 @@ class Sweep:
         for group in self.open:
             self.best.set_aside(group.bounds)
 
-    @property
-    def _knows_sink(self) -> bool:
-        return bool(self.bounds.blocks[-1])
-
     def _block(self, b: int) -> bool:
         """Continue all open suffixes into a block; False if the budget is spent."""
         fresh: list[Group] = []
-        for component, states, pieces in self._pieces(b):
-            if self.budget.spent(len(self.best.suffixes), self.held):
-                self.open += fresh
-                return False
-            fresh += self._kept(b, component, states, pieces)
+        for made in self._continuations(b):
+            fresh += made
+            if self._spent:
+                break
+        if self._spent:
+            self.open += fresh
+            return False
         self._carry(b)
-        self.open = self._merged([*self.open, *self._beam(fresh)])
-        return not self.budget.spent(len(self.best.suffixes), self.held)
+        self.open = self._merged([*map(partial(self._lowered, b), self.open), *self._beam(fresh)])
+        return not self._spent
+
+    @property
+    def _spent(self) -> bool:
+        self.stopped = self.stopped or self.budget.spent(len(self.best.suffixes), self.held)
+        return self.stopped
+
+    def _continuations(self, b: int) -> Iterator[list[Group]]:
+        """What is kept of all open suffixes' continuations, some at a time."""
+        for component, states, pieces in self._pieces(b):
+            yield self._kept(b, component, states, pieces)
+        if self.tables.layout.singles[b] and not self.stopped:
+            self.open = self._on_streams()
+            for group in self.open:
+                for single in self.tables.layout.singles[b]:
+                    yield self._through(b, single, group)
+
+    def _on_streams(self) -> list[Group]:
+        """What is open, small pieces joined, as covectors on the stream."""
+        by_states: dict[States, list[Group]] = {}
+        for group in self.open:
+            by_states.setdefault(group.states, []).append(group)
+        return [self._one(states, groups) for states, groups in by_states.items()]
+
+    def _lowered(self, b: int, group: Group) -> Group:
+        """Suffixes that were carried over a block with the bounds that hold in front of it, where those are known."""
+        below = self.bounds.below(b, group.states, group.fields) if group.seat is None else None
+        return group if below is None else replace(group, bounds=np.minimum(group.bounds, below))
+
+    def _through(self, b: int, single: Single, group: Group) -> list[Group]:
+        """Continue a group into a component that is no head: valued and bounded before anything is pulled back."""
+        states = self.tables.layout.before(b, single.index, group.states)
+        if not states or not len(group.numbers):
+            return []
+        label = self.tables.layout.walk.graph.blocks[b].components[single.index].label
+        self._direct(b, single.index, label, states, group.fields, group.numbers)
+        bounds = self.bounds.bound(b, single.index, states, group.fields)
+        kept = (bounds >= self.best.threshold) & (bounds > 0)
+        self.best.set_aside(bounds[~kept])
+        if not kept.any():
+            return []
+        numbers = self.best.suffixes.add(label, group.numbers[kept])
+        self.held += int(kept.sum()) * group.fields[0].nbytes
+        return [Group(single.pull(group.fields[kept]), numbers, bounds[kept], states)]
 
     def _pieces(self, b: int) -> Iterator[tuple[int, States, list[Piece]]]:
+        """What passes the sieve of all open suffixes' continuations into heads, unless that alone is too much."""
         found: dict[tuple[int, States], list[Piece]] = {}
-        threshold = self.best.threshold
+        threshold, held = self.best.threshold, self.held
         for group in self.open:
             for component, states, piece in self._continued(b, group, threshold):
                 found.setdefault((component, states), []).append(piece)
+                held += piece.fields.nbytes
+                if self.budget.spent(len(self.best.suffixes), held):
+                    self.stopped = True
+                    return
         for component, states in sorted(found, key=lambda key: (key[0], sorted(key[1]))):
             yield component, states, found[component, states]
 
@@ -124,13 +177,6 @@ class Sweep:
                 sizes = np.sqrt(np.einsum("cmnr,cmnr->cmn", fields, fields))
                 most = np.einsum("cmn,cn->cm", sizes, reach)
                 yield from self._sifted(fields, most, group.numbers[part], heads.members, befores, threshold)
-        for index, operator in layout.singles[b]:
-            if before := layout.before(b, index, group.states):
-                fields = self._pulled(operator, group)[None]
-                most = np.linalg.norm(fields[0], axis=-1) @ self._sieve(b, index, before)
-                yield from self._sifted(
-                    fields, most[None], group.numbers, np.array([index]), [before], threshold
-                )
 
     def _sifted(
         self,
@@ -155,17 +201,19 @@ class Sweep:
         n = self.tables.layout.size[0]
         key = (b, component, states)
         if key not in self._sieves:
-            entries = self._entries(b, states)
-            read = self.tables.readings[b][component][entries]
+            entries = self._entries(b, component, states)
+            read = self.tables.entries[b].readings[component][entries]
             direct = np.linalg.norm(read, axis=-1).max(axis=0, initial=0.0) * (1 + 1e-6)
             self._sieves[key] = np.maximum(direct, self.bounds.lengths(b, component, states, n))
         return self._sieves[key]
 
     _sieves: dict[tuple[int, int, States], Array] = field(default_factory=dict)
 
-    def _entries(self, b: int, states: States) -> Indices:
-        entries = self.tables.layout.entries[b]
-        return np.flatnonzero(np.isin(entries.states, sorted(states)))
+    def _entries(self, b: int, component: int, states: States) -> Indices:
+        """The entries a component takes up, without those for which what it makes is an entry as well."""
+        known = self.tables.entries[b]
+        taken = np.isin(known.states, sorted(states))
+        return np.flatnonzero(taken if component == SINK else taken & ~known.listed[:, component])
 
     def _at_results(self, b: int, s: int, heads: Heads, group: Group, part: slice) -> Array:
         """A group's covectors at the results of all heads of a stack, (m, n, C · r)."""
@@ -207,16 +255,13 @@ class Sweep:
         b, s, row = group.seat
         return np.asarray(group.fields @ self.tables.layout.heads[b][s].read[row])
 
-    def _pulled(self, operator: Operator, group: Group) -> Array:
-        return pull(operator, self._on_stream(group))
-
     def _direct(
         self, b: int, component: int, label: str, states: States, fields: Array, parents: Indices
     ) -> None:
         """The values of all paths that start right before a component: exact."""
-        entries = self._entries(b, states)
+        entries = self._entries(b, component, states)
         if len(entries):
-            read = self.tables.readings[b][component][entries]
+            read = self.tables.entries[b].readings[component][entries]
             values = fields.reshape(len(fields), -1) @ read.reshape(len(entries), -1).T
             self.best.offer(label, values, parents, entries)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,52 +10,11 @@ import numpy as np
 
 from ...graph import Array, Walk
 from .ellipsoids import factor, largest
+from .entries import SINK, Entries, all_entries
 from .layout import Layout
 from .norms import norms_fit, value_lengths
-from .sets import Sets, head_sets, reachable_sets
-
-ROOM = 1e-6
-"""The share by which every bound is raised, to leave room for rounding in the sets and in what is met with them."""
-
-States = frozenset[int]
-
-
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """Bounds at one reader: lengths (n,) and, if there are ellipsoids, factors (n, r, r)."""
-
-    lengths: Array
-    factors: Array | None = None
-
-    def bound(self, fields: Array) -> Array:
-        """Bounds on |value| over all prefixes in the set, for covectors (m, n, r): (m,)."""
-        if self.factors is None:
-            return np.asarray(np.linalg.norm(fields, axis=-1) @ self.lengths)
-        met = fields.transpose(1, 0, 2) @ self.factors
-        return np.asarray(np.linalg.norm(met, axis=-1).sum(axis=0))
-
-
-@dataclass(frozen=True, eq=False)
-class Bounds:
-    """By block and component, per automaton state, how far prefixes reach; the sink's block comes last."""
-
-    blocks: tuple[Mapping[int, Mapping[int, Reach]], ...]
-
-    def bound(self, b: int, component: int, states: States, fields: Array) -> Array:
-        """Bounds on any longer path through a component: covectors (m, n, r) at its values: (m,)."""
-        known = self.blocks[b].get(component, {})
-        found = [known[state].bound(fields) for state in sorted(states) if state in known]
-        return np.max(found, axis=0) * (1 + ROOM) if found else np.zeros(len(fields))
-
-    def lengths(self, b: int, component: int, states: States, n: int) -> Array:
-        """The greatest length of a prefix at a component's values, per position."""
-        known = self.blocks[b].get(component, {})
-        found = [known[state].lengths for state in sorted(states) if state in known]
-        return np.max(found, axis=0) * (1 + ROOM) if found else np.zeros(n)
-
-
-SINK = -1
-"""The sink's place among the components of the last `Bounds` block."""
+from .reach import Bounds, Reach
+from .sets import Reached, reachable_sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +28,9 @@ class Tables:
         return Layout(self.walk)
 
     @cached_property
-    def readings(self) -> tuple[Mapping[int, Array], ...]:
-        """What each component's values read of every entry: (E, n, r); the sink's block comes last."""
-        layout, found = self.layout, []
-        for b, entries in enumerate(layout.entries):
-            if b == len(layout.skips):
-                found.append({SINK: entries.streams})
-                break
-            known = {index: entries.streams for index, _ in layout.singles[b]}
-            for heads in layout.heads[b]:
-                known |= dict(zip(heads.members.tolist(), heads.values(entries.streams), strict=True))
-            found.append(known)
-        return tuple(found)
+    def entries(self) -> tuple[Entries, ...]:
+        """The prefixes kept one by one, in front of every block and of the sink."""
+        return tuple(all_entries(self.layout))
 
     @cached_property
     def links(self) -> dict[tuple[int, int, int, int], Array]:
@@ -102,15 +52,16 @@ class Tables:
         """Bounds from norms, for graphs of heads alone."""
         if not norms_fit(self.layout):
             return None
+        *by_block, at_sink = value_lengths(self.layout, self.entries)
         blocks = [
             {
                 int(member): {state: Reach(lengths[state][s][row]) for state in lengths}
                 for s, heads in enumerate(self.layout.heads[b])
                 for row, member in enumerate(heads.members)
             }
-            for b, lengths in enumerate(value_lengths(self.layout))
+            for b, lengths in enumerate(by_block)
         ]
-        return Bounds((*blocks, {}))
+        return Bounds((*blocks, {SINK: {state: Reach(lengths[0][0]) for state, lengths in at_sink.items()}}))
 
     @cached_property
     def _made(self) -> list[Bounds]:
@@ -124,35 +75,42 @@ class Tables:
     def set_bounds(self, stop: Callable[[int], bool]) -> Bounds | None:
         """Bounds from reachable sets, made once; None if `stop` says so at a block before they are done."""
         if not self._made:
-            blocks = []
-            for b, sets in enumerate(reachable_sets(self.layout)):
-                blocks.append(self._at(b, sets))
-                if stop(b):
+            blocks, streams = [], []
+            for reached in reachable_sets(self.layout, self.entries):
+                blocks.append(_by_component(_reaches(reached)))
+                streams.append(_on_stream(reached))
+                if stop(reached.b):
                     return None
-            for heads in (each for stacks in self.layout.heads for each in stacks):
-                heads.seen.clear()
-            self._made.append(Bounds(tuple(blocks)))
+            self._made.append(Bounds(tuple(blocks), tuple(streams)))
         return self._made[0]
 
-    def _at(self, b: int, sets: Sets) -> Mapping[int, Mapping[int, Reach]]:
-        found: dict[int, dict[int, Reach]] = {}
-        for component, state, reach in self._reaches(b, sets):
-            found.setdefault(component, {})[state] = reach
-        return found
 
-    def _reaches(self, b: int, sets: Sets) -> Iterator[tuple[int, int, Reach]]:
-        for state, shapes in sets.items():
-            whole: Iterable[int] = (SINK,)
-            if b < len(self.layout.skips):
-                whole = [index for index, _ in self.layout.singles[b]]
-                for heads in self.layout.heads[b]:
-                    seen = head_sets(heads, shapes)
-                    lengths, factors = np.sqrt(largest(seen)), factor(seen)
-                    for row, member in enumerate(heads.members):
-                        yield int(member), state, Reach(lengths[row], factors[row])
-            if whole := list(whole):
-                reach = Reach(np.sqrt(largest(shapes)), factor(shapes))
-                yield from ((index, state, reach) for index in whole)
+def _by_component(reaches: Iterator[tuple[int, int, Reach]]) -> Mapping[int, Mapping[int, Reach]]:
+    found: dict[int, dict[int, Reach]] = {}
+    for component, state, reach in reaches:
+        found.setdefault(component, {})[state] = reach
+    return found
+
+
+def _reaches(reached: Reached) -> Iterator[tuple[int, int, Reach]]:
+    """How far the sets reach at the values of heads, and at what other components make of them."""
+    if reached.b == len(reached.layout.skips):
+        yield from ((SINK, state, Reach.of(triangle)) for state, triangle in reached.factors.items())
+        return
+    for heads, by_state in zip(reached.layout.heads[reached.b], reached.at_values, strict=True):
+        for state, shapes in by_state.items():
+            lengths, factors = np.sqrt(largest(shapes)), factor(shapes)
+            for row, member in enumerate(heads.members):
+                yield int(member), state, Reach.of(factors[row], lengths[row])
+    yield from ((component, state, Reach.of(image)) for (component, state), image in reached.images.items())
+
+
+def _on_stream(reached: Reached) -> Mapping[int, Reach]:
+    """How far the sets reach on the stream, in front of blocks with components that are no heads."""
+    last = reached.b == len(reached.layout.skips)
+    if last or not reached.layout.singles[reached.b]:
+        return {}
+    return {state: Reach.of(triangle) for state, triangle in reached.factors.items()}
 
 
 def tables(walk: Walk) -> Tables:

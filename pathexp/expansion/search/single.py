@@ -1,0 +1,87 @@
+"""Components that are no heads, such as MLPs with frozen gates: as they are, or as one matrix for each position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...graph import Array, Gate, Operator, Step, pull, push, word_map
+from .positions import for_each_position
+
+MATRICES = 2**28
+"""How many numbers the matrices of all components of a graph may hold (2 GiB of float64)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Single:
+    """A component by its index in the block; `dense` if a matrix for each position is cheaper than its factors."""
+
+    index: int
+    operator: Operator
+    size: tuple[int, int]
+    dense: bool
+
+    @classmethod
+    def of(cls, index: int, operator: Operator, size: tuple[int, int], room: int) -> Single:
+        """A component on streams of a size (n, d), of which so many may be kept as matrices of `room` numbers."""
+        n, d = size
+        dense = n * d * d <= room and _local(operator) and _cost(operator) > d * d
+        return cls(index, operator, size, dense)
+
+    @cached_property
+    def matrices(self) -> Array:
+        """What a dense component does at each position, transposed: (n, d, d), rows by what it reads."""
+        n, d = self.size
+        found = np.empty((n, d, d))
+        last = self.operator[-1]
+        shared = _along_features(last, np.eye(d))
+
+        def work(at: int) -> None:
+            matrix = _scale(last, at) * shared
+            for part in reversed(self.operator[:-1]):
+                matrix = _scale(part, at) * _along_features(part, matrix)
+            found[at] = matrix
+
+        for_each_position(work, n)
+        return found
+
+    def push(self, x: Array) -> Array:
+        """What the component makes of streams (E, n, d)."""
+        if not self.dense:
+            return push(self.operator, x)
+        return (x.transpose(1, 0, 2) @ self.matrices).transpose(1, 0, 2)
+
+    def pull(self, r: Array) -> Array:
+        """Covectors (m, n, d) on what it writes as covectors on what it reads."""
+        if not self.dense:
+            return pull(self.operator, r)
+        return (r.transpose(1, 0, 2) @ self.matrices.transpose(0, 2, 1)).transpose(1, 0, 2)
+
+
+def _along_features(part: Gate | Step, rows: Array) -> Array:
+    """Rows (d, f) through a part's feature word; a gate has none."""
+    feature = word_map(part.feature) if isinstance(part, Step) else None
+    return rows if feature is None else feature.apply(rows)
+
+
+def _scale(part: Gate | Step, at: int) -> Array | float:
+    """By what a local part scales at one position: a gate's values, or a step's entry on the diagonal."""
+    if isinstance(part, Gate):
+        return np.asarray(part.numbers()[at])
+    position = word_map(part.position)
+    return 1.0 if position is None else float(position.dense()[at, at])
+
+
+def _local(operator: Operator) -> bool:
+    """Whether every position keeps to itself."""
+    words = [word_map(part.position) for part in operator if isinstance(part, Step)]
+    mixing = (word.dense() for word in words if word is not None)
+    return all(not np.any(amounts - np.diag(np.diag(amounts))) for amounts in mixing)
+
+
+def _cost(operator: Operator) -> int:
+    """Multiply-adds of one application at one position."""
+    words = [part.feature for part in operator if isinstance(part, Step)]
+    return sum(factor.numbers().apply_cost for word in words for factor in word)
