@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import PathexpError
 from ..graph import Array
+from ..kinds import SEED, expect
 from ..model import Model, Trace
 from ..model.model import check_model
 from ..model.rewrite.basis import orthogonal
@@ -130,7 +131,7 @@ def basis_kurtosis(
 
     The question of data; `basis_privilege` is that of the weights. Random turns come from `seed`; `start`, `seconds`
     and `progress` are those of `tally`. Costs 16 · n · width² per space and window, and width² numbers of memory
-    for each turn. Raises PathexpError for a corpus without one whole window.
+    for each turn. Raises PathexpError for a corpus without one whole window, and for a seed below 0.
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=1, d_model=32, d_mlp=64, activation="relu", n_ctx=9)
@@ -139,6 +140,7 @@ def basis_kurtosis(
     [('embed', 'none'), ('L0.mid', 'none'), ('L0.out', 'none'), ('L0 neurons', 'strong')]
     """
     check_model(model, "basis_kurtosis")
+    expect("basis_kurtosis", seed=(seed, SEED))
     c = model.config
     turns = {
         width: np.stack([orthogonal(width, seed + k) for k in range(TURNS)])

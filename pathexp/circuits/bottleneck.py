@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from ..graph import Array
+from ..kinds import Kind, expect, whole
 from ..model import Config, Model
 from ..model.model import check_model
 from .corpus import Corpus, Tokens, windows
@@ -52,6 +53,12 @@ class Bottlenecks:
         return len(self.rows)
 
     def __getitem__(self, row: int) -> Bottleneck:
+        """One row, by its number. Raises PathexpError if there is none."""
+        n = len(self)
+        there = Kind(
+            f"a whole number from {-n} to {n - 1}", lambda row: whole().holds(row) and row in range(-n, n)
+        )
+        expect("__getitem__", row=(row, there))
         return self.rows[row]
 
 
@@ -132,12 +139,25 @@ def _variance(sums: Tally, point: str) -> Array:
     return np.asarray(second - np.outer(first, first))
 
 
+def _is_covariance(value: object) -> bool:
+    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "fiu":
+        return False
+    same = value.shape[0] == value.shape[1] and np.isfinite(value).all()
+    return bool(same and np.abs(value - value.T).max(initial=0.0) <= 1e-9 * np.abs(value).max(initial=0.0))
+
+
+COVARIANCE = Kind("a symmetric array of finite numbers, (d, d),", _is_covariance)
+
+
 def effective_rank(covariance: Array) -> float:
-    """Return exp of the entropy of a covariance's spectrum: of k equal variances, k.
+    """Return exp of the entropy of a covariance's spectrum, (d, d): of k equal variances k, of none 0.
+
+    Roy & Vetterli 2007, "The effective rank". Raises PathexpError unless it is symmetric, of finite real numbers.
 
     >>> round(effective_rank(np.diag([2.0, 2.0, 0.0])), 9)
     2.0
     """
+    expect("effective_rank", covariance=(covariance, COVARIANCE))
     values = np.clip(np.linalg.eigvalsh(covariance), 0.0, None)
     shares = values[values > 0] / values.sum() if values.sum() else np.ones(0)
     return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0

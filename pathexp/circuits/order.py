@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import PathexpError
+from ..kinds import SEED, expect
 from ..model import Config, Model
+from ..model.model import check_model
 
 SHARE = 1e-9
 _LENGTH = 8
@@ -63,6 +65,8 @@ def order_blind(model: Model, tokens: Sequence[int] | str | None = None, *, seed
     >>> print(px.order_blind(px.random_model(positions="learned", causal=False)).gives_order)
     ("positions='learned'",)
     """
+    check_model(model, "order_blind")
+    expect("order_blind", seed=(seed, SEED))
     rng = np.random.default_rng(seed)
     ids = _drawn(model.config, rng) if tokens is None else model.run(tokens).tokens
     if len(set(ids.tolist())) < 2:

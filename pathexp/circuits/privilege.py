@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..kinds import SEED, expect
 from ..model import Model, rewrite
+from ..model.model import check_model
 from ..model.rewrite.basis import orthogonal, turned_neurons, turned_stream
 from .exchange import turned_head
 
@@ -34,7 +36,8 @@ def basis_privilege(model: Model, *, seed: int = 0) -> tuple[Privilege, ...]:
 
     Spaces: the residual stream; queries and keys, and values, of head L0H0; the neurons of all MLPs. Every map into
     a space is turned and every map out of it turned back; norms, activations and rotations inside it are not. Costs
-    a run of up to 9 tokens for each. Elhage et al. 2021, "The residual stream has no privileged basis".
+    a run of up to 9 tokens for each. Elhage et al. 2021, "The residual stream has no privileged basis". Raises
+    PathexpError for what is no model, and for a seed below 0.
 
     >>> import pathexp as px
     >>> for found in basis_privilege(px.random_model(d_mlp=16)):
@@ -44,6 +47,8 @@ def basis_privilege(model: Model, *, seed: int = 0) -> tuple[Privilege, ...]:
     values False
     neurons True
     """
+    check_model(model, "basis_privilege")
+    expect("basis_privilege", seed=(seed, SEED))
     found = []
     for space, turned, reason in _turned(model, seed):
         difference = rewrite.compare(model, turned)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..algebra import LinearMap
-from ..errors import GraphError, PathexpError
+from ..errors import GraphError, PathexpError, SpaceError
 from ..graph import Array
+from ..kinds import TEXT, expect, instance
 from ..model import Model
 from ..model.model import check_model
 from .ports import Norms, Ports, readers_of, writers_of
@@ -119,7 +120,31 @@ def checked_label(label: object) -> str:
 
 
 def between(written: LinearMap, read: LinearMap, writer: str = "writer", reader: str = "reader") -> Overlap:
-    """Return the principal angles between the range of one map and the row space of another."""
+    """Return the principal angles between the range of one map, (d_model, k), and the row space of another, (m, d_model).
+
+    Jordan 1875; Björck & Golub 1973, by the singular values of the product of orthonormal bases. `writer` and `reader`
+    are their names in the result. Raises PathexpError for what is no linear map, SpaceError where the first does not
+    write what the second reads.
+
+    >>> from pathexp.algebra import Dense, Space
+    >>> stream, left, right = Space("stream", 3), Space("in", 1), Space("out", 1)
+    >>> written, read = Dense([[1.0], [1.0], [0.0]], stream, left), Dense([[1.0, 0.0, 0.0]], right, stream)
+    >>> between(written, read).angles.round(6)
+    array([45.])
+    """
+    linear = instance(LinearMap, "a linear map, such as px.virtual_weight gives,")
+    expect(
+        "between",
+        written=(written, linear),
+        read=(read, linear),
+        writer=(writer, TEXT),
+        reader=(reader, TEXT),
+    )
+    if written.target.size != read.source.size:
+        raise SpaceError(
+            f"{writer} writes {written.target} and {reader} reads {read.source}: no subspaces of one space, and no angles "
+            "between them; give maps whose target and source are the same stream"
+        )
     return _met(_written(written), _read(read), writer, reader)
 
 

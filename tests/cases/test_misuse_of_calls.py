@@ -115,10 +115,6 @@ def calls():
     }  # fmt: skip
 
 
-OPEN = ("basis_kurtosis", "basis_privilege", "between", "effective_rank", "order_blind")
-"""Calls that do not yet refuse all that is wrong."""
-
-
 def function(name):
     return getattr(px, name, None) or getattr(circuits, name)
 
@@ -145,9 +141,7 @@ def test_every_public_function_has_a_good_call(calls):
         done(name, arguments)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.xfail(strict=False) if n in OPEN else ()) for n in NAMES]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_wrong_arguments_are_refused_in_words(calls, name):
     good = calls[name]
     good = good if isinstance(good, dict) else dict(enumerate(good))

@@ -5,7 +5,15 @@ import pytest
 
 import pathexp as px
 from pathexp.algebra import Dense, Space
-from pathexp.circuits import between, bottlenecks, directions_of, interference, overlap, overlaps
+from pathexp.circuits import (
+    between,
+    bottlenecks,
+    directions_of,
+    effective_rank,
+    interference,
+    overlap,
+    overlaps,
+)
 
 LINE = "Macbeth shall sleep no more. The king shall sleep, and all the world shall sleep with him. "
 
@@ -126,3 +134,18 @@ def test_the_bottleneck_on_paper():
 def test_what_cannot_be_asked_is_refused_by_name(ask):
     with pytest.raises(px.PathexpError):
         ask(px.load("attn-1l"))
+
+
+def test_angles_between_maps_of_different_spaces_are_refused():
+    small, large = (Dense(np.eye(n), Space("stream", n), Space("stream", n)) for n in (2, 3))
+    with pytest.raises(px.PathexpError, match="no subspaces of one space"):
+        between(small, large)
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.ones((2, 3)), np.array([[1.0, 2.0], [0.0, 1.0]]), np.full((2, 2), np.nan)]
+)
+def test_an_effective_rank_is_that_of_a_covariance(wrong):
+    with pytest.raises(px.PathexpError, match="symmetric"):
+        effective_rank(wrong)
+    assert effective_rank(np.zeros((2, 2))) == 0.0
