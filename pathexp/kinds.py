@@ -73,6 +73,8 @@ TEXT = instance(str, "a text")
 TRUTH = Kind("True or False", lambda value: isinstance(value, bool) or type(value).__name__ == "bool")
 TOKEN = Kind("a token, an id or a text", lambda value: TEXT.holds(value) or whole(0).holds(value))
 SEED = whole(0)
+AMOUNT = whole(1)
+"""How many of the largest to list."""
 
 
 LOGITS = Kind("an array of numbers, (positions, tokens),", lambda value: _is_array(value, 2))

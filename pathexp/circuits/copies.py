@@ -55,7 +55,7 @@ class Reading:
 class KeptPaths(ABC):
     """The paths of a run that a walk keeps; the others carry nothing, or the tokens of another run.
 
-    Raises PathexpError for another run that is of another model or length.
+    Raises PathexpError for another run that is of another model or length, and for runs made by `rerun`.
     """
 
     trace: Trace
@@ -64,6 +64,7 @@ class KeptPaths(ABC):
     reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self) -> None:
+        _refuse_edited(self.trace, self.other)
         if self.other is not None and not _alike(self.trace, self.other):
             raise PathexpError(
                 f"the other run is one of the same model and length, {len(self.trace)} tokens; found "
@@ -201,6 +202,17 @@ class KeptPaths(ABC):
         if component.head is None and not self.trace.config.parallel:
             return self.trace.residuals[f"L{layer}.mid"]
         return self.trace.residuals["embed" if layer == 0 else f"L{layer - 1}.out"]
+
+
+def _refuse_edited(*runs: object) -> None:
+    """Paths are computed from tokens and weights, which know nothing of the edits of `rerun`."""
+    for run in runs:
+        if isinstance(run, Trace) and run.edited:
+            raise PathexpError(
+                f"interventions on paths start from the tokens and weights of a run; {run!r} was made by rerun() with "
+                f"other numbers at {', '.join(run.edited)}, of which they know nothing. Intervene on the run before, "
+                "model.run(text), or put both edits into one rerun()"
+            )
 
 
 def _alike(a: Trace, b: object) -> bool:

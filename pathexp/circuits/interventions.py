@@ -19,7 +19,7 @@ from ..errors import PathexpError, QueryError
 from ..expansion import expand
 from ..expansion.targets import on_stream
 from ..graph import Array, Query, Walk, check_paths, query
-from ..kinds import LOGITS, expect
+from ..kinds import LOGITS, Kind, expect
 from ..model import Target, Trace
 from ..model.trace import check_trace
 from .copies import SIDES, KeptPaths, Reading
@@ -28,6 +28,7 @@ from .live import LivePaths
 
 _PORT = re.compile(r"(?P<label>[A-Za-z_]\w*)\.(?P<port>[A-Za-z]\w*)")
 _PORTS = {"Q": "q", "K": "k", "V": "v"}
+_HOW = Kind("LivePaths or HeldPaths", lambda how: how in (LivePaths, HeldPaths))
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Intervention:
         return self.kept(LivePaths).logits()
 
     def kept(self, how: type[KeptPaths]) -> KeptPaths:
-        """The paths that are not cut, live or frozen."""
+        """The paths that are not cut, live or frozen: `how` is LivePaths or HeldPaths."""
+        expect("kept", how=(how, _HOW))
         reading = Reading(self.sides, self.ports)
         return how(self.trace, Walk(self.trace.graph, ~self.cut), self.other, reading)
 
@@ -119,7 +121,7 @@ def intervene(
         the run. Frozen, "q" and "k" make no difference: patterns are as they were.
 
     Frozen and live cost a forward pass per set of endings that the query tells apart. Raises QueryError for a
-    bad query, PathexpError for unknown sides or another run of another model or length.
+    bad query, PathexpError for unknown sides, another run of another model or length, or a run made by `rerun`.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2, heads=2).run([1, 2, 3])

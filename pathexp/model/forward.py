@@ -58,7 +58,7 @@ def rerun(trace: Trace, edits: Edits) -> Trace:
     """Run the tokens of a trace again, with edits: a live intervention, everything behind it recomputed.
 
     ``edits``: by point of `Trace.residuals`, a function of what is there, (n, d), to what shall be there instead.
-    The graph of an edited run does not know of the edits: its verdict says so.
+    The graph of an edited run does not know of the edits: its verdict says so, and `intervene` refuses it.
 
     Raises PathexpError for a point this run does not come by, or an edit that returns another shape.
 
@@ -222,6 +222,7 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
         norm_scales=MappingProxyType({site: _frozen(s) for site, s in run.norm_scales.items()}),
         logits_before_cap=_frozen(logits),
         logits=_frozen(capped(logits, c.logit_cap)),
+        edited=tuple(run.edits),
     )
 
 

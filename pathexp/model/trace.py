@@ -44,7 +44,7 @@ class Trace:
     same with "mlp", "L0.out"; "final_in", "transform_out" (if there is one), "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
     by, (n): "embed", "L0.attn", "L0.attn_post", "L0.mlp", "L0.mlp_post", "final"; of queries and keys, "L0.q"
     (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, V) in nats, and ``logits_before_cap``, the same where there is no
-    cap.
+    cap. ``edited`` names the points of the residuals that `rerun` put other numbers at.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2, heads=3, seed=0).run([3, 1, 2])
@@ -70,6 +70,7 @@ class Trace:
     norm_scales: Mapping[str, Array]
     logits_before_cap: Array
     logits: Array
+    edited: tuple[str, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle keeps: the record of the run, its mappings as plain ones."""
@@ -195,7 +196,7 @@ class Trace:
     def _position(self, position: int) -> int:
         n = len(self)
         try:
-            place = index(position)
+            place = index("" if isinstance(position, bool) else position)  # type: ignore[arg-type]
         except TypeError:
             raise TargetError(f"position must be an integer, found {position!r}.") from None
         if not -n <= place < n:

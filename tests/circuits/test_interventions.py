@@ -96,6 +96,19 @@ def test_an_edited_run_does_not_pass_for_a_proven_one():
     assert not px.expand(rerun(trace, {"L0.attn_out": lambda x: x + 1.0})).verify().ok
 
 
+@pytest.mark.parametrize("point", ["embed", "L0.attn_out", "L1.out", "final_out"])
+def test_paths_of_an_edited_run_are_not_intervened_on(point):
+    """Live and frozen paths start from tokens and weights: they would leave the edit out and say nothing."""
+    trace = px.random_model(layers=2, heads=2, norm="rmsnorm").run([1, 2, 3])
+    edited = rerun(trace, {point: lambda x: x + 1.0})
+    with pytest.raises(px.PathexpError, match=rf"made by rerun\(\) with other numbers at {point},"):
+        px.intervene(edited, px.through("L0H1"))
+    with pytest.raises(px.PathexpError, match="made by rerun"):
+        px.intervene(trace, px.through("L0H1"), other=edited)
+    again = rerun(edited, {})
+    assert not again.edited and (again.logits == trace.logits).all()
+
+
 def test_distance_of_distributions():
     a = np.log([[0.5, 0.5], [0.5, 0.5]])
     b = np.log([[0.25, 0.75], [0.5, 0.5]])
