@@ -7,8 +7,9 @@ small models they do little: how little is measured as loss. Elhage et al. 2021,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
+from math import prod
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from ..graph import Array
 from ..kinds import expect, whole
 from ..model import Model, Trace
 from ..model.model import check_model
+from ..model.trace import check_trace
 from .copying import Spectrum, heads, spectrum
 from .corpus import Corpus, Tokens, windows
+from .evened import evened
 from .heads import Head
 from .importance import loss_of
 from .passing import passing
@@ -66,9 +69,21 @@ class VirtualHead:
 
     @property
     def composition(self) -> float | None:
-        """The V-composition score ‖product‖ / product of the heads' ‖W_OV‖; None for a head of zeros."""
-        sizes = float(np.prod([head.OV.norm() for head in self.heads]))
-        return self.OV.norm() / sizes if sizes else None
+        """The V-composition score ‖product‖ / product of the heads' ‖W_OV‖, as `composition_score`, in [0, 1].
+
+        Gains and centerings are folded into the heads that read or write through them, so that the sizes of weights
+        and gains make no difference. None for a head of zeros.
+        """
+        parts = list(self._parts())
+        sizes = prod(part.norm() for part in parts)
+        return compose(*reversed(parts)).norm() / sizes if sizes else None
+
+    def _parts(self) -> Iterator[LinearMap]:
+        """The heads' W_OV with the gains around them, the earliest first; extreme sizes brought near one."""
+        model = evened(self.heads[0].model)
+        for head in self.heads:
+            read, write = reading(model, head.layer), writing(model, head.layer)
+            yield compose(*write, replace(head, model=model).OV, *read)
 
     @property
     def copying(self) -> Spectrum:
@@ -77,10 +92,12 @@ class VirtualHead:
 
     def term(self, trace: Trace) -> Term:
         """Its path from the tokens to the logits in a run: pattern, weight, logits."""
+        check_trace(trace, "term")
         return expand(trace)[f"E {self.label} U"]
 
     def pattern(self, trace: Trace) -> Array:
         """Where it looks in a run, (query, key): the product of the heads' patterns; rows sum to 1."""
+        check_trace(trace, "pattern")
         product = np.eye(len(trace))
         for head in self.heads:
             product = trace.patterns[head.layer, head.index] @ product

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from pathexp.algebra import column, diagonal, entry, row
-from pathexp.circuits import composition_score, composition_scores, composition_table, copying, virtual_weight
+from pathexp.circuits import (
+    composition_score,
+    composition_scores,
+    composition_table,
+    copying,
+    virtual_heads,
+    virtual_weight,
+)
 from pathexp.circuits.evened import evened
 from pathexp.errors import SizeError
 from tests.zoo import FAMILIES, ZOO
@@ -67,6 +74,15 @@ def test_spectra_carry_their_size_as_a_power_of_two(model, names, factor):
             )
             back = after.qk.eigenvalues * 2.0 ** (after.qk.exponent - shift)
             np.testing.assert_allclose(back, before.qk.eigenvalues, rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("factor", [2.0**-660, 2.0**-60, 2.0**60, 2.0**660])
+@pytest.mark.parametrize("names", NAMES, ids=" ".join)
+def test_virtual_heads_do_not_depend_on_the_size_of_weights(model, names, factor):
+    scaled = times(model, names, factor)
+    for before, after in zip(virtual_heads(model), virtual_heads(scaled), strict=True):
+        assert after.composition == pytest.approx(before.composition, rel=1e-9)
+        assert before.composition == pytest.approx(composition_score(model, before.label).score, rel=1e-9)
 
 
 def test_ordinary_weights_are_left_alone():
