@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..kinds import expect, one_of
+from ..kinds import AMOUNT, expect, one_of
 from ..model import Model
 from ..model.model import check_model
 from .evened import evened
@@ -17,6 +17,7 @@ from .head_sides import HeadSides
 from .ports import Norms, Ports
 
 Kind: TypeAlias = Literal["q", "k", "v"]
+_SIDES = one_of("q", "k", "v")
 
 
 class Composition(NamedTuple):
@@ -56,11 +57,16 @@ class CompositionScores:
         )
 
     def of(self, kind: Kind) -> Array:
-        """Return q, k or v by name."""
+        """Return q, k or v by name. Raises PathexpError for another."""
+        expect("of", kind=(kind, _SIDES))
         return {"q": self.q, "k": self.k, "v": self.v}[kind]
 
     def top(self, count: int = 10, kind: Kind | None = None) -> tuple[Composition, ...]:
-        """Return the pairs of largest score, of one kind or of all three, equal ones by name."""
+        """Return the pairs of largest score, of one kind or of all three, equal ones by name.
+
+        Raises PathexpError for a count that is no whole number from 1 up, or another kind.
+        """
+        expect("top", count=(count, AMOUNT), kind=(kind, _SIDES.or_none))
         found = [
             Composition(
                 f"L{a}H{b}.{name.upper()}",
@@ -95,8 +101,8 @@ def composition_scores(model: Model, *, norms: Norms = "folded", distance: int =
     >>> [(pair.reader, pair.writer) for pair in scores.top() if pair.score > 0]  # the induction circuit
     [('L1H0.K', 'L0H0')]
     """
-    expect("composition_scores", norms=(norms, one_of("folded", "raw")))
     check_model(model, "composition_scores")
+    expect("composition_scores", norms=(norms, one_of("folded", "raw")))
     sides, c = HeadSides(Ports(evened(model), norms), distance), model.config
     shape = (3, c.n_layers, c.n_heads, c.n_layers, c.n_heads)
     score, z = np.full(shape, np.nan), np.full(shape, np.nan)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..algebra import LinearMap, compose, norm
 from ..errors import PathError
-from ..kinds import TEXT, Kind, expect, one_of, sequence_of
+from ..kinds import AMOUNT, TEXT, Kind, expect, one_of, sequence_of
 from ..model import Model
 from ..model.model import check_model
 from .composition import Composition
@@ -23,6 +23,8 @@ from .virtual import check_route
 LABELS = Kind(
     "a path as text or labels", lambda value: TEXT.holds(value) or sequence_of(TEXT, "").holds(value)
 )
+
+_PAIR = sequence_of(TEXT, "the labels of a reader and a writer", 2)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,11 @@ class CompositionTable:
         return f"<CompositionTable: {len(self.readers)} readers × {len(self.writers)} writers, baseline {self.baseline:.4f}>"
 
     def __getitem__(self, pair: tuple[str, str]) -> float:
-        """Return the score of (reader, writer)."""
+        """Return the score of (reader, writer).
+
+        Raises PathexpError for anything but two labels, PathError for labels that are not there.
+        """
+        expect("__getitem__", pair=(pair, _PAIR))
         reader, writer = pair
         if reader not in self.readers or writer not in self.writers:
             raise PathError(
@@ -113,7 +119,11 @@ class CompositionTable:
         return float(self.score[self.readers.index(reader), self.writers.index(writer)])
 
     def top(self, count: int = 10) -> tuple[Composition, ...]:
-        """Return the pairs of largest score, equal ones by name."""
+        """Return the pairs of largest score, equal ones by name.
+
+        Raises PathexpError for a count that is no whole number from 1 up.
+        """
+        expect("top", count=(count, AMOUNT))
         found = [
             Composition(self.readers[i], self.writers[j], float(self.score[i, j]), float(self.z[i, j]))
             for i, j in np.argwhere(np.isfinite(self.score))

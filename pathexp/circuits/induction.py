@@ -218,7 +218,11 @@ class Induction:
         return set(self.from_weights) == set(self.from_data)
 
     def before(self, head: str) -> InductionPair | None:
-        """The strongest pair of a head with an earlier one, or None in the first layer."""
+        """The strongest pair of a head with an earlier one, or None in the first layer.
+
+        Raises PathexpError if there is no such head.
+        """
+        _ = self.kinds[head]
         best: InductionPair | None = None
         for pair in sorted((pair for pair in self.pairs if pair.head == head), key=lambda pair: -pair.most):
             if best is not None and best.strength >= pair.most:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import LoadError, PathexpError
 from ..graph import Array
-from ..kinds import NUMBER, TEXT, Kind, expect, instance, sequence_of, whole
+from ..kinds import NUMBER, TEXT, Kind, expect, instance, one_of, sequence_of, whole
 from ..model import Model
 from .corpus import Tokens
 
@@ -57,15 +57,17 @@ class Tally:
         return Tally(self.question, self.windows + 1, self.tokens + len(window), sums)
 
     def mean(self, name: str) -> Array:
-        """The mean over windows. Raises PathexpError before the first."""
+        """The mean over windows. Raises PathexpError before the first, and for a name that was not summed."""
         if not self.windows:
             raise PathexpError(
                 f"{self.question}: there was no whole window of tokens; give more text or a smaller length"
             )
+        expect("mean", name=(name, one_of(*self.sums)))
         return np.asarray(self.sums[name] / self.windows)
 
     def save(self, path: str | Path) -> None:
         """Write the sums to a file, .npz; `Tally.load` reads it."""
+        expect("save", path=(path, instance((str, Path), "a path")))
         facts = json.dumps(
             {"version": _VERSION, "question": self.question, "windows": self.windows, "tokens": self.tokens}
         )

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import PathexpError, SizeError
 from ..graph import Array
+from ..kinds import AMOUNT, expect
 from ..model import Model
 from ..model.model import check_model
 from .ports import Norms, Ports
@@ -48,7 +49,11 @@ class Interference:
         return float(np.sqrt((k - d) / (d * (k - 1)))) if k > d else 0.0
 
     def pairs(self, k: int = 10) -> tuple[tuple[int, int, float], ...]:
-        """The `k` pairs with the largest cosine by size, and it."""
+        """The `k` pairs with the largest cosine by size, and it.
+
+        Raises PathexpError for a `k` that is no whole number from 1 up.
+        """
+        expect("pairs", k=(k, AMOUNT))
         rows, columns = np.triu_indices(len(self.gram), 1)
         cosines = self.off_diagonal
         order = np.argsort(-np.abs(cosines), kind="stable")[:k]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import PathexpError
 from ..graph import Array, Query
 from ..graph.reading import head_component
+from ..kinds import TEXT, Kind, expect, instance, sequence_of
 from ..model import Target, Trace
 from .expansion import Expansion
 from .path import Path
@@ -27,6 +28,9 @@ from .score_ranking import largest_pairs, terms_of_order
 from .score_results import AnyScoreTerm, Effect, ScoreRanking
 from .score_term import KINDS, POSITION_BIAS, PositionBias, ScoreTerm, kind_of
 from .score_verdict import ONE_BY_ONE, ScoreVerdict, score_tolerance, verify_score
+
+_TWO = sequence_of(instance(object, "a path"), "a query path and a key path", 2)
+_SOME = Kind("a kind of terms, or several", lambda kind: TEXT.holds(kind) or isinstance(kind, Iterable))
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,6 +105,7 @@ class ScoreExpansion:
 
         Raises PathError if there is no such path, PathexpError if the pair's kind was left out.
         """
+        expect("__getitem__", paths=(paths, _TWO))
         query, key = paths
         term = ScoreTerm(self.pair, self.queries[query], self.keys[key])
         if term.kind not in self.kinds:
@@ -131,6 +136,7 @@ class ScoreExpansion:
     def _chosen(self, kind: str | Iterable[str] | None) -> tuple[str, ...]:
         if kind is None:
             return self.kinds
+        expect("where", kind=(kind, _SOME))
         wanted = {kind} if isinstance(kind, str) else set(kind)
         if unknown := sorted(wanted - set(KINDS)):
             raise PathexpError(f"no kind of term is called {unknown[0]!r}; known: {', '.join(KINDS)}")

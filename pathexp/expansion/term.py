@@ -12,6 +12,7 @@ import numpy as np
 from ..algebra import Identity, LinearMap, Space
 from ..errors import FreezeError
 from ..graph import Array, Operator, ResidualGraph, Source, Step, Walk, start_value, word_map
+from ..kinds import expect, instance
 from ..model import Target
 from . import symbolic
 from .path import Path, is_straight, operator_of, stream_operator_of
@@ -129,7 +130,8 @@ class Term:
         return float(np.vdot(on_stream(target, self.graph), self.stream()))
 
     def with_graph(self, graph: ResidualGraph) -> Term:
-        """The same path on another run's graph."""
+        """The same path on another run's graph. Raises PathexpError for anything else."""
+        expect("with_graph", graph=(graph, instance(ResidualGraph, "a residual graph")))
         return replace(self, graph=graph)
 
 

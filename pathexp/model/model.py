@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import PathexpError, TokenError
+from ..kinds import expect, instance, whole
 from .archive import Parts, write_archive
 from .config import Config
 from .forward import forward
@@ -96,14 +97,19 @@ class Model:
         return int(_checked(_array([token]), self.config)[0])
 
     def token_string(self, token: int) -> str:
-        """The text of a token, or its id as text where the model has no tokenizer."""
+        """The text of a token, or its id as text where the model has no tokenizer.
+
+        Raises PathexpError for what is no id.
+        """
+        expect("token_string", token=(token, whole(0)))
         return str(token) if self.tokenizer is None else self.tokenizer.strings([token])[0]
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file that ends in .npz, which ``pathexp.load`` reads; every number is kept.
 
-        Raises LoadError for another ending.
+        Raises LoadError for another ending, PathexpError for what is no path.
         """
+        expect("save", path=(path, instance((str, Path), "a path")))
         write_archive(Parts(self.config, self.weights, self.tokenizer, self.name, self.history), path)
 
     def __repr__(self) -> str:
