@@ -168,6 +168,21 @@ def test_a_file_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize("name", ["names.json", "model.json", "tokenizer.json"])
+def test_a_json_that_is_no_part_of_a_directory_is_refused_for_itself(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text('{"weights": {"wte": [[0.5]]}}')
+    with pytest.raises(
+        LoadError, match=rf"{name}': a \.json is read only as the config\.json.*\.npz as Model\.save"
+    ):
+        load(path)
+    for named in ("config.json", "model.safetensors.index.json"):
+        (tmp_path / named).write_text("{}")
+        with pytest.raises(LoadError, match="json") as error:
+            load(tmp_path / named)
+        assert "is read only" not in str(error.value)
+
+
 def test_a_saved_model_is_loaded_from_its_path(tmp_path: Path) -> None:
     model: Model = load_bundled("attn-1l")
     model.save(tmp_path / "mine.npz")

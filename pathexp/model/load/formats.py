@@ -18,7 +18,12 @@ _READERS: Mapping[str, Callable[[Path], Model]] = {
     ".bin": load_llama2c,
 }
 _OF_FOLDERS = (".safetensors", ".json")
-_ENDINGS = ", ".join((*_READERS, ".gguf", *_OF_FOLDERS))
+_READ = (
+    "What can be loaded: .npz as Model.save writes it (put other weights into px.Weights and px.Model, and save "
+    "them), .bin of llama2.c, .gguf, .safetensors, and directories with config.json and safetensors."
+)
+_PARTS = ("config.json", ".index.json")
+"""The ends of JSON files that are part of a directory as transformers saves it."""
 _PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
@@ -29,6 +34,11 @@ def load_path(path: Path, options: Options) -> Model:
     leaves nothing open, and as the readers do.
     """
     ending = path.suffix.lower()
+    if ending == ".json" and not path.is_dir() and not path.name.endswith(_PARTS):
+        raise LoadError(
+            f"Cannot load {str(path)!r}: a .json is read only as the config.json or the .safetensors.index.json of a "
+            f"directory that transformers saved, which this is not by its name. {_READ}"
+        )
     if path.is_dir() or ending in _OF_FOLDERS:
         return load_huggingface(path, options)
     if ending == ".gguf":
@@ -40,8 +50,7 @@ def load_path(path: Path, options: Options) -> Model:
         )
     if ending not in _READERS:
         raise LoadError(
-            f"Cannot load {str(path)!r}: files ending in {ending or 'nothing'!r} are not read; those that are "
-            f"end in {_ENDINGS}, and directories with config.json."
+            f"Cannot load {str(path)!r}: files ending in {ending or 'nothing'!r} are not read. {_READ}"
         )
     if options != Options():
         raise LoadError(
