@@ -12,7 +12,7 @@ from ...errors import RewriteError
 from ..model import Model, check_model
 from ..weights import Array
 from .draft import Draft
-from .norms import all_norms
+from .norms import all_norms, multiplied
 from .proof import Step, rewritten
 
 _WRITE = ("W_E", "W_pos", "W_O", "W_out")
@@ -38,7 +38,9 @@ def rotate(model: Model, basis: npt.ArrayLike | int) -> Model:
     """
     check_model(model, "rewrite.rotate")
     if problems := list(_privileged(model)):
-        raise RewriteError(f"rotate: the stream of this model has a basis of its own: {'; '.join(problems)}")
+        raise RewriteError(
+            f"rotate: the stream of this model has a basis of its own: {'; '.join(problems)}.{multiplied(model, model.config.block_norms)}"
+        )
     turn = orthogonal(model.config.d_model, basis)
     return rewritten(model, "rotate", [Step("rotate", partial(_rotate, turn))])
 

@@ -18,7 +18,8 @@ def fold_multipliers(model: Model) -> Model:
     """Fold the multipliers of embedding, branches and logits into the weights, and set them to one.
 
     A tied unembedding is untied first. Where a norm stands between a branch and its multiplier, the multiplier goes
-    into that norm's gain and bias.
+    into that norm's gain and bias; such a gain is made where there is none, and then stands in the way of `rotate`,
+    so rotate first.
 
     >>> import pathexp as px
     >>> folded = px.rewrite.fold_multipliers(px.random_model(logit_multiplier=0.0625))

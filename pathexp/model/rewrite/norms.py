@@ -40,7 +40,7 @@ def fold_norms(model: Model, norms: Sequence[str] | None = None) -> Model:
     if problems := [problem for name in chosen for problem in _problems(model, name)]:
         foldable = [name for name in chosen if not list(_problems(model, name))]
         rest = f" The others can: norms={foldable!r}." if foldable else ""
-        raise RewriteError(f"fold_norms: {' '.join(problems)}{rest}")
+        raise RewriteError(f"fold_norms: {' '.join(problems)}{rest}{multiplied(model, chosen)}")
     steps = [step for name in chosen for step in _steps(model, name)]
     return rewritten(model, f"fold_norms({', '.join(chosen)})", steps)
 
@@ -89,6 +89,17 @@ def _problems(model: Model, name: str) -> Iterator[str]:
             "positions are added to what queries and keys read after the norm attn (positions='qk'): "
             "folded into W_Q and W_K, its gain would scale the positions too."
         )
+
+
+def multiplied(model: Model, names: Sequence[str]) -> str:
+    """What to do where gains on branches came from fold_multipliers, or nothing."""
+    behind = any(name.endswith("_post") for name in names)
+    if not behind or not any(step.startswith("fold_multipliers") for step in model.history):
+        return ""
+    return (
+        " fold_multipliers puts the multiplier of branches into the gains of norms behind them, and makes gains where "
+        "there were none: do this before it."
+    )
 
 
 def _steps(model: Model, name: str) -> Iterator[Step]:

@@ -228,3 +228,19 @@ def test_differences_say_what_they_are():
     assert "LOGITS DIFFER" in str(wrong) and not wrong.by_constants and wrong.same_top < 9
     with pytest.raises(px.PathexpError, match="11 and 5 tokens"):
         rewrite.compare(model, px.random_model(d_vocab=5))
+
+
+def test_gains_that_hold_multipliers_are_refused_by_where_they_came_from():
+    """Behind a norm of a branch a multiplier is a gain, which no map can take; before it there was nothing to refuse."""
+    placed = {"norm": "rmsnorm", "norm_placement": "sandwich", "residual_multiplier": 0.5}
+    sizes = {"layers": 2, "heads": 2, "d_mlp": 9, **placed}
+    model = px.random_model(**sizes)
+    turned = rewrite.fold_multipliers(rewrite.rotate(model, 1))
+    assert rewrite.compare(model, turned).equal and turned.weights.g_mlp_post is not None
+    folded = rewrite.fold_multipliers(model)
+    for call in (rewrite.fold_norms, lambda model: rewrite.rotate(model, 1)):
+        with pytest.raises(px.PathexpError, match=r"attn_post.*fold_multipliers puts.*do this before it"):
+            call(folded)
+    with pytest.raises(px.PathexpError, match="attn_post") as error:
+        rewrite.rotate(px.random_model(**sizes, biases=True), 1)
+    assert "fold_multipliers" not in str(error.value)
