@@ -54,6 +54,12 @@ AVERAGES = {
     "raised": lambda n, _, **how: raised(px.load("attn-1l"), trigram(), contexts=n, **how),
 }
 
+STREAMS = {
+    "bottlenecks": lambda n, corpus: px.bottlenecks(px.load("attn-1l"), corpus, length=8, limit=n),
+    "basis_kurtosis": lambda n, corpus: px.basis_kurtosis(px.load("attn-1l"), corpus, length=8, limit=n),
+}
+"""Averages over runs whose stopping and going on have tests of their own."""
+
 
 def numbers(found):
     """All numbers of a result but its sums, in order."""
@@ -110,10 +116,10 @@ def _interrupted(runs):
     return plus
 
 
-@pytest.mark.parametrize("name", AVERAGES)
+@pytest.mark.parametrize("name", [*AVERAGES, *STREAMS])
 def test_memory_is_flat(name):
     """Ten times the texts take no more memory, but for noise; runs that are kept would take several times as much."""
-    ask = AVERAGES[name]
+    ask = (AVERAGES | STREAMS)[name]
     ask(2, endless())
 
     def peak(n):
