@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import pathexp as px
 from pathexp.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,6 +71,13 @@ def test_every_command_is_in_the_readme():
 
     for command in COMMANDS:
         assert f"`pathexp {command}" in README, command
+
+
+def test_every_public_name_is_on_a_page():
+    pages = "\n".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    code = "\n".join(re.findall(r"^(?:>>>|\.\.\.) .*$|`[^`\n]+`", pages, re.M))
+    missing = [name for name in px.__all__ if not re.search(rf"\b{name}\b", code)]
+    assert not missing, f"public, and on no page: {', '.join(missing)}"
 
 
 def test_the_core_is_light():
