@@ -85,3 +85,25 @@ def test_progress_is_said_on_stderr(capsys, monkeypatch, corpus, command):
     assert main([command, "attn-1l", "--corpus", str(corpus), "--length", "16", "--progress"]) == 0
     captured = capsys.readouterr()
     assert "windows" in captured.err and "attn-1l" in captured.out
+
+
+@pytest.mark.parametrize("command", ["bottlenecks", "memory", "basis", "virtual-heads", "orders"])
+def test_time_that_is_over_stops_and_can_be_gone_on_from(capsys, monkeypatch, tmp_path, corpus, command):
+    arguments = [command, "attn-2l", "--corpus", corpus, "--length", 16, "--windows", 9]
+    if command == "orders":
+        arguments = [command, corpus, "--length", 16, "--windows", 9, "--terms-to", -1]
+    kept = tmp_path / "sums.npz"
+    with monkeypatch.context() as patched:
+        clock = iter(range(0, 10_000, 5))
+        patched.setattr("pathexp.circuits.running.time.monotonic", lambda: next(clock))
+        asked(capsys, *arguments, "--seconds", 12, "--resume", kept)
+    assert px.Tally.load(kept).windows == 3
+    asked(capsys, *arguments, "--resume", kept)
+    assert px.Tally.load(kept).windows == 9
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "nan", "inf", "soon"])
+def test_time_is_a_number_above_zero(capsys, corpus, wrong):
+    with pytest.raises(SystemExit):
+        main(["bottlenecks", "attn-1l", "--corpus", str(corpus), f"--seconds={wrong}"])
+    assert "seconds above 0" in capsys.readouterr().err

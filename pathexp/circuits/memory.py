@@ -59,7 +59,8 @@ class Erasure:
     @property
     def confirmed(self) -> bool:
         """Whether the weights take off, and runs a tenth or more, over 4 times what random directions would."""
-        return self.weights > 0 and self.measured is not None and self.measured >= LEAST and self.z > MARGIN
+        measured = self.measured
+        return bool(self.weights > 0 and measured is not None and measured >= LEAST and self.z > MARGIN)
 
 
 @dataclass(frozen=True, eq=False)

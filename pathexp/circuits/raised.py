@@ -23,8 +23,9 @@ class Raised:
     """How much a skip-trigram's output rises in the running model when its source stands before.
 
     `mean` and `error` (standard error) of the rise of the output's logit above the mean of all logits, over
-    random contexts, against the same contexts with another random token in the source's place; in nats. `tally`
-    holds the running sums over contexts, to save and to go on from.
+    random contexts, against the same contexts with another random token in the source's place; in nats.
+    The error of a single context, where time was over, is NaN, and nothing is said to happen. `tally` holds the
+    running sums over contexts, to save and to go on from.
     """
 
     trigram: SkipTrigram
@@ -35,7 +36,7 @@ class Raised:
     @property
     def happens(self) -> bool:
         """Whether the rise is above zero by more than three standard errors."""
-        return self.mean > 3 * self.error
+        return bool(self.mean > 3 * self.error)
 
 
 def raised(
@@ -84,7 +85,8 @@ def raised(
     )
     mean, square = (float(value) for value in found.mean("rise, squared"))
     variance = max(square - mean**2, 0.0)
-    return Raised(trigram, mean, float(np.sqrt(variance / max(found.windows - 1, 1))), found)
+    spread = variance / (found.windows - 1) if found.windows > 1 else np.nan
+    return Raised(trigram, mean, float(np.sqrt(spread)), found)
 
 
 def _check(model: Model, length: int, gap: int) -> None:

@@ -32,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
             limit=options.windows,
             seed=options.seed,
             start=start,
+            seconds=options.seconds,
             progress=options.progress,
         )
         keep(options, found.tally)

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         options.at_least,
         start=start_of(options),
         limit=options.texts,
+        seconds=options.seconds,
         progress=options.progress,
     )
     keep(options, found.tally)

@@ -27,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
         length=options.length,
         limit=options.windows,
         start=start_of(options),
+        seconds=options.seconds,
         progress=options.progress,
     )
     keep(options, found.tally)

@@ -7,21 +7,17 @@ from pathlib import Path
 
 from ..circuits.running import Tally
 from ..errors import PathexpError
+from .state import add_state_arguments
 
 ENDING = ".npz"
 
 
 def add_window_arguments(parser: argparse.ArgumentParser, windows: int) -> None:
-    """Declare the windows, --progress and --resume; `windows` are taken unless another number is asked for."""
-    group = parser.add_argument_group("how much of the corpus to take; Ctrl-C stops and shows what there is")
+    """Declare the windows and how to stop and go on; `windows` are taken unless another number is asked for."""
+    group = parser.add_argument_group("how much of the corpus to take")
     group.add_argument("--length", type=int, default=None, metavar="N", help="tokens a window (all of n_ctx)")
     group.add_argument("--windows", type=int, default=windows, metavar="N", help="how many windows to take")
-    group.add_argument("--progress", action="store_true", help="say on stderr how far it is")
-    group.add_argument(
-        "--resume",
-        metavar="FILE",
-        help="go on from the sums in this .npz, if it is there, and keep them in it",
-    )
+    add_state_arguments(parser)
 
 
 def add_corpus_option(parser: argparse.ArgumentParser, windows: int) -> None:

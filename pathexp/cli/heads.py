@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
         prefix=options.prefix,
         seed=options.seed,
         start=start_of(options),
+        seconds=options.seconds,
         progress=options.progress,
     )
     keep(options, kinds.tally)

@@ -28,14 +28,19 @@ def run(options: argparse.Namespace) -> int:
     model = model_of(options)
     how = {"length": options.length, "prefix": options.prefix, "seed": options.seed}
     found = induction_heads(
-        model, runs=options.runs, start=start_of(options), progress=options.progress, **how
+        model,
+        runs=options.runs,
+        start=start_of(options),
+        seconds=options.seconds,
+        progress=options.progress,
+        **how,
     )
     keep(options, found.kinds.tally)
     explained: list[KeyPath] = []
     for label in found.from_data:
         pair = found.before(label)
         if pair is not None:
-            explained.append(explain_induction(model, label, pair.before, **how))
+            explained.append(explain_induction(model, label, pair.before, seconds=options.seconds, **how))
     draw(options, lambda: draw_kinds(found.kinds))
     report = InductionReport(found, tuple(explained))
     show(report.data, report.text, options)

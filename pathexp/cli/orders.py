@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
         limit=options.windows,
         terms_to=options.terms_to,
         start=start_of(options),
+        seconds=options.seconds,
         progress=options.progress,
     )
     keep(options, found.tally)

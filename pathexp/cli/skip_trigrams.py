@@ -10,6 +10,7 @@ from ..report.circuit_pictures import draw_trigrams
 from ..report.token_tables import SkipTrigramReport
 from .arguments import OK, add_loading_arguments, amount, model_of, show, token_of
 from .pictures import add_svg_argument, draw
+from .state import duration
 
 HELP = "read skip-trigrams off a one-layer model, and show the bugs they force"
 
@@ -25,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bugs", type=amount, default=3, metavar="K", help="how many bugs to show")
     parser.add_argument("--contexts", type=int, default=64, help="random contexts in which each is measured")
     parser.add_argument("--progress", action="store_true", help="say on stderr how far it is")
+    parser.add_argument(
+        "--seconds", type=duration, default=None, metavar="S", help="measure each no longer than this"
+    )
     add_svg_argument(parser, "the largest as a heat map")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_loading_arguments(parser)
@@ -37,7 +41,12 @@ def run(options: argparse.Namespace) -> int:
     largest = skip_trigrams(model, options.top, head=options.head, source=source)
     draw(options, lambda: draw_trigrams(model, largest))
     measured = tuple(
-        (bug, happens(model, bug, contexts=options.contexts, progress=options.progress))
+        (
+            bug,
+            happens(
+                model, bug, contexts=options.contexts, seconds=options.seconds, progress=options.progress
+            ),
+        )
         for bug in bugs(model, options.bugs)
     )
     report = SkipTrigramReport(model, largest, measured)

@@ -46,6 +46,7 @@ def _share(model: Model, options: argparse.Namespace) -> VirtualShare | None:
         length=options.length,
         limit=options.windows,
         start=start,
+        seconds=options.seconds,
         progress=options.progress,
     )
     keep(options, found.tally)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -122,7 +123,7 @@ class SkipTrigramReport:
                 {
                     "asked": [self._data(trigram) for trigram in bug.asked],
                     "forced": [self._data(trigram) for trigram in bug.forced],
-                    "measured": [{"mean": r.mean, "error": r.error, "happens": r.happens} for r in measured],
+                    "measured": [_plain(each) for each in measured],
                 }
                 for bug, measured in self.bugs
             ],
@@ -130,3 +131,8 @@ class SkipTrigramReport:
 
     def _data(self, trigram: SkipTrigram) -> dict[str, Any]:
         return asdict(trigram) | {"text": self._written(trigram)}
+
+
+def _plain(rise: Raised) -> dict[str, Any]:
+    error = None if math.isnan(rise.error) else rise.error
+    return {"mean": rise.mean, "error": error, "happens": rise.happens}

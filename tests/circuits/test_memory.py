@@ -1,5 +1,6 @@
 """Memory management: one true eraser head and one true eraser neuron, and trained models that have none or few."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits import Tally, memory_management
+from pathexp.report.memory import MemoryReport
 from tests.shared_models import FOLDER, shared_file
 
 TEXTS = [np.random.default_rng(seed).integers(0, 20, 24).tolist() for seed in range(12)]
@@ -128,3 +130,10 @@ def test_stories260k_has_opposed_weights_and_one_neuron_that_erases_a_little():
     assert [round(x, 2) for x in (only.weights, only.measured)] == [0.51, 0.13] and 4 < only.z < 5
     assert (first.component, round(first.weights, 2)) == ("L0N84", 0.80) and first.measured < 0.01
     assert max(one.weights for one in found.heads) == pytest.approx(0.040, abs=5e-4)
+
+
+def test_a_confirmed_eraser_is_printed_and_written_as_json():
+    report = MemoryReport(erasing(), memory_management(erasing(), TEXTS))
+    plain = json.loads(json.dumps(report.data()))
+    assert [row["component"] for row in plain["heads"] if row["confirmed"] is True] == ["L1H0"]
+    assert "confirmed: L1H0 of L0H0, L0N0 of stream" in report.text()

@@ -88,3 +88,11 @@ def test_only_one_layer_has_skip_trigrams():
         skip_trigrams(px.induction_model())
     with pytest.raises(px.PathexpError, match="a source stands 1 to length - 1"):
         raised(keep_in_mind(), skip_trigrams(keep_in_mind(), 1)[0], gap=12, length=12)
+
+
+def test_one_context_is_no_evidence():
+    model = keep_in_mind()
+    trigram = skip_trigrams(model, 1)[0]
+    assert raised(model, trigram, contexts=32).happens
+    found = raised(model, trigram, contexts=8, seconds=0.0)
+    assert found.tally.windows == 1 and np.isnan(found.error) and not found.happens
