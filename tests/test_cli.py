@@ -147,3 +147,18 @@ def test_tokens_cannot_move_the_cursor(capsys):
     for token in ("\x1b[31m", "\u202e", "\n", "\t", "\x07", "\u200b"):
         assert visible(token).isprintable() and visible(token) != f'"{token}"'
     assert np.all([visible(t) == f'"{t}"' for t in (" the", "λ→", "<b>", "$x_1$")])
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"), [((), "proven: no other path adds more than"), (("--seconds", "0"), "not proven: ")]
+)
+def test_what_is_proven_of_paths_that_nobody_lists_is_said(tmp_path, capsys, limit, said):
+    model = px.random_model(layers=8, heads=6, d_model=16, d_head=3, d_vocab=9, n_ctx=8, seed=3)
+    model.save(tmp_path / "deep.npz")
+    asked = ["expand", str(tmp_path / "deep.npz"), "--tokens", "1 2 3", "--top", "3"]
+    assert main([*asked, *limit]) == 0
+    assert f"\n{said}" in capsys.readouterr().out
+    assert main([*asked, *limit, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["proven"] == (not limit)
+    assert 0 < told["examined"] < told["count"]

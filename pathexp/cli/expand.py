@@ -28,6 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mlp", choices=["gate", "source"], default="gate", help="paths pass through MLPs, or start at them"
     )
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="how long to search for the largest of very many paths"
+    )
+    parser.add_argument("--progress", action="store_true", help="say on stderr how far that search is")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
         condition=options.query,
         mlp=options.mlp,
         top=options.top,
+        seconds=options.seconds,
+        progress=options.progress,
     )
     show(report.data, report.text, options)
     return OK if report.verdict.ok else NOT_PROVEN

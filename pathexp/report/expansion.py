@@ -63,6 +63,9 @@ class ExpansionReport:
                 }
                 for term, value in zip(ranking.terms, ranking.values, strict=True)
             ],
+            "proven": ranking.exact,
+            "bound": ranking.bound if np.isfinite(ranking.bound) else None,
+            "examined": ranking.examined,
             "truncated": len(ranking.terms) < ranking.count,
             "kept": len(ranking.terms),
             "sum": ranking.value,
@@ -87,6 +90,8 @@ def explain(
     condition: str | Query = everything,
     mlp: MlpMode = "gate",
     top: int = 12,
+    seconds: float | None = None,
+    progress: bool = False,
 ) -> ExpansionReport:
     """Take a run of a model apart: the whole pipeline, a stage a line (docs/how-it-works.md numbers them)."""
     tokens = model.encode(text) if isinstance(text, str) else text  # 1
@@ -95,7 +100,7 @@ def explain(
     chosen = query(condition)  # 4
     terms = expand(graph, chosen)  # 5
     target = aim(trace)
-    ranking = terms.top(top, target)  # 6
+    ranking = terms.top(top, target, seconds=seconds, progress=progress)  # 6
     verdict = terms.verify()  # 7
     return ExpansionReport(trace, terms, target, ranking, order_totals(terms, target), verdict)
 
@@ -150,6 +155,19 @@ def _terms(report: ExpansionReport) -> Iterator[str]:
         ]
     )
     yield table(["path", "order", "adds", "sum so far", "formula"], rows, "<>>><")
+    if ranking.examined < ranking.count or not ranking.exact:
+        yield ""
+        yield _certainty(ranking)
+
+
+def _certainty(ranking: Ranking) -> str:
+    """What is known of the paths that were not evaluated one by one."""
+    examined = f"{ranking.examined:,} of {ranking.count:,} paths were evaluated"
+    if ranking.exact:
+        return f"proven: no other path adds more than {ranking.bound:.4g}, up or down ({examined})"
+    if not np.isfinite(ranking.bound):
+        return f"not proven: nothing bounds the paths that are missing ({examined}); give it more time"
+    return f"not proven: paths that add up to {ranking.bound:.4g} may be missing ({examined}); give it more time"
 
 
 def _totals(report: ExpansionReport) -> str:
