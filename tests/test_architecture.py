@@ -21,8 +21,8 @@ FLOORS = {
     "__main__": 7,
 }
 LAZY = {
+    "algebra/workers.py": {"threadpoolctl"},
     "expansion/symbolic.py": {"sympy"},
-    "expansion/search/positions.py": {"threadpoolctl"},
     "graph/network.py": {"networkx"},
     "model/load/gguf_file.py": {"gguf"},
     "model/load/tokenizer_json.py": {"tokenizers"},

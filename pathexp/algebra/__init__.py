@@ -23,6 +23,7 @@ from .spaces import Space
 from .spectra import Eigenvalues, Eigenvectors, Svd, null_cutoff
 from .stream import row_blocks, save_dense
 from .top import Entries, top_entries
+from .workers import for_each
 
 __all__ = [
     "Chain",
@@ -49,6 +50,7 @@ __all__ = [
     "eigenvalues",
     "eigenvectors",
     "entry",
+    "for_each",
     "gain",
     "mixed_product",
     "norm",

@@ -7,8 +7,9 @@ stand. Rows and columns are visited by descending length: by Cauchy-Schwarz whol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
+from threading import Lock
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..errors import SizeError
 from .arrays import Array, frobenius
 from .maps import LinearMap
 from .operations import MAX_ENTRIES, is_narrow, svd, waist, wide
+from .workers import for_each
 
 Largest: TypeAlias = Literal["abs", "positive", "negative"]
 Indices: TypeAlias = NDArray[np.intp]
@@ -54,7 +56,7 @@ class _Entrywise(Protocol):
 
     def values(self, rows: Indices, columns: Indices) -> Array: ...
 
-    def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]: ...
+    def screen(self, largest: Largest, best: _Best) -> None: ...
 
 
 def top_entries(map: LinearMap, k: int, largest: Largest = "abs") -> Entries:
@@ -70,14 +72,17 @@ def top_entries(map: LinearMap, k: int, largest: Largest = "abs") -> Entries:
     >>> list(zip(top.rows.tolist(), top.columns.tolist(), top.values.tolist()))
     [(0, 1, -5.0), (1, 2, -5.0), (1, 1, 4.0)]
     """
+    if not isinstance(k, Integral) or isinstance(k, bool):
+        raise SizeError(
+            f"top_entries of {map.formula} asked for {k!r} entries; ask for a whole number of them"
+        )
     if not 1 <= k <= MAX_ENTRIES:
         raise SizeError(f"top_entries of {map.formula} asked for {k:,} entries; ask for 1 to {MAX_ENTRIES:,}")
     if largest not in ("abs", "positive", "negative"):
         raise SizeError(f"largest must be 'abs', 'positive' or 'negative', found {largest!r}")
     best = _Best(min(k, map.target.size * map.source.size), largest)
     matrix = _entrywise(map)
-    for found in matrix.screened(largest, best):
-        best.admit(found, matrix)
+    matrix.screen(largest, best)
     return best.entries
 
 
@@ -94,6 +99,7 @@ class _Best:
         self.k, self.largest = k, largest
         nothing = np.empty(0, dtype=np.intp)
         self.entries = Entries(nothing, nothing, np.empty(0))
+        self._one_at_a_time = Lock()
 
     @property
     def threshold(self) -> float:
@@ -108,7 +114,9 @@ class _Best:
         step = max(1, BLOCK // 64)
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            self._merge(rows[part], columns[part], matrix.values(rows[part], columns[part]))
+            values = matrix.values(rows[part], columns[part])
+            with self._one_at_a_time:
+                self._merge(rows[part], columns[part], values)
 
     def _merge(self, rows: Indices, columns: Indices, values: Array) -> None:
         old = self.entries
@@ -142,13 +150,13 @@ class _Whole:
     def values(self, rows: Indices, columns: Indices) -> Array:
         return self.array[rows, columns]
 
-    def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]:
+    def screen(self, largest: Largest, best: _Best) -> None:
         m, n = self.array.shape
         step = max(1, BLOCK // n)
         for start in range(0, m, step):
             keys = _keys(self.array[start : start + step], largest)
             rows, columns = np.nonzero(keys >= best.threshold)
-            yield _Found(rows + start, columns, keys[rows, columns], 0.0)
+            best.admit(_Found(rows + start, columns, keys[rows, columns], 0.0), self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +168,9 @@ class _Nothing:
     def values(self, rows: Indices, columns: Indices) -> Array:
         return np.zeros(len(rows))
 
-    def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]:
+    def screen(self, largest: Largest, best: _Best) -> None:
         rows, columns = np.divmod(np.arange(best.k), self.shape[1])
-        yield _Found(rows, columns, np.zeros(best.k), 0.0)
+        best.admit(_Found(rows, columns, np.zeros(best.k), 0.0), self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,12 +219,15 @@ class _Product:
         ]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def screened(self, largest: Largest, best: _Best) -> Iterator[_Found]:
+    def screen(self, largest: Largest, best: _Best) -> None:
+        """Screen strips of rows, several at a time; what is kept does not depend on which comes first."""
         row_order, row_lengths = _by_length(self.rows)
         column_order, column_lengths = _by_length(self.columns)
         rows, columns = self.rows[row_order], self.columns[column_order]
-        room = np.empty(TILE[0] * TILE[1], dtype=np.float32)
-        for start in range(0, len(rows), TILE[0]):
+
+        def strip(number: int) -> None:
+            start = number * TILE[0]
+            room = np.empty(TILE[0] * TILE[1], dtype=np.float32)
             for first in range(0, len(columns), TILE[1]):
                 longest = float(row_lengths[start]) * float(column_lengths[first])
                 margin = self.relative * longest + self.absolute
@@ -227,7 +238,11 @@ class _Product:
                 if _peak(tile, largest) >= wanted:
                     keys = _keys(tile, largest)
                     r, c = np.nonzero(keys >= wanted)
-                    yield _Found(row_order[start + r], column_order[first + c], keys[r, c], margin)
+                    best.admit(
+                        _Found(row_order[start + r], column_order[first + c], keys[r, c], margin), self
+                    )
+
+        for_each(strip, -(-len(rows) // TILE[0]))
 
 
 def _product(rows: NDArray[np.float32], columns: NDArray[np.float32], room: NDArray[np.float32]) -> Any:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algebra import for_each
+
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
@@ -109,8 +111,7 @@ def meet(readers: Sequence[Side], writers: Sequence[Side], allowed: Flags) -> Me
     moments of U: 2 (a - 1/d) (b - 1/d) / ((d - 1) (d + 2)), where a = tr((AᵀA)²) / tr(AᵀA)².
     """
     d = readers[0].width
-    sums = _Sums(readers, writers, allowed)
-    sums.add_up()
+    sums = _added_up(readers, writers, allowed)
     sizes = np.outer(sums.reader.norm, sums.writer.norm)
     share = np.full(sizes.shape, np.nan)
     defined = allowed & (sizes > 0)
@@ -149,6 +150,18 @@ class _Own:
         return np.maximum(self.fourth / self.norm**2 - 1.0 / d, 0.0)
 
 
+def _added_up(readers: Sequence[Side], writers: Sequence[Side], allowed: Flags) -> _Sums:
+    """The sums over all blocks; the longest columns first, each with sums of its own, added in one order."""
+    for side in (*readers, *writers):
+        _ = side.inner
+    starts = range(0, readers[0].width, BLOCK)[::-1]
+    parts = [_Sums(readers, writers, allowed) for _ in starts]
+    for_each(lambda at: parts[at].add_columns(starts[at]), len(starts))
+    for part in parts[1:]:
+        parts[0].add(part)
+    return parts[0]
+
+
 class _Sums:
     """⟨AᵀA, BBᵀ⟩ of allowed pairs, summed over blocks on and above the diagonal."""
 
@@ -158,13 +171,19 @@ class _Sums:
         self.reader, self.writer = (_Own.nothing(amount) for amount in allowed.shape)
         self.bands = [list(_bands(allowed, rows)) for rows in _rows(readers)]
 
-    def add_up(self) -> None:
-        starts = range(0, self.readers[0].width, BLOCK)
-        for j in starts:
-            reading = [side.columns(j) for side in self.readers]
-            writing = [side.columns(j) for side in self.writers]
-            for i in range(0, j + 1, BLOCK):
-                self._add(i, 1.0 if i == j else 2.0, reading, writing)
+    def add_columns(self, start: int) -> None:
+        """Add the blocks of one block of columns, from the first row to the diagonal."""
+        reading = [side.columns(start) for side in self.readers]
+        writing = [side.columns(start) for side in self.writers]
+        for i in range(0, start + 1, BLOCK):
+            self._add(i, 1.0 if i == start else 2.0, reading, writing)
+
+    def add(self, other: _Sums) -> None:
+        """Add the sums over other blocks of the same maps."""
+        self.squares += other.squares
+        for own, more in ((self.reader, other.reader), (self.writer, other.writer)):
+            own.norm += more.norm
+            own.fourth += more.fourth
 
     def _add(self, start: int, times: float, reading: list[Array], writing: list[Array]) -> None:
         written = [side.block(start, columns) for side, columns in zip(self.writers, writing, strict=True)]

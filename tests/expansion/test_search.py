@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pathexp as px
+from pathexp.algebra import workers as workers_module
 from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, Layout, all_entries, interrupts, reachable_sets, tables
 from pathexp.expansion.search import certified as certified_module
-from pathexp.expansion.search import positions as positions_module
 from pathexp.expansion.search.ellipsoids import largest, summed, united, with_points
 from pathexp.expansion.search.reach import Bounds
 from pathexp.expansion.search.sweep import Sweep
@@ -448,19 +448,19 @@ class ThreeThreads:
 
 @pytest.mark.parametrize("blas", [None, ThreeThreads()])
 def test_every_position_is_worked_on_once_by_one_or_by_many(monkeypatch, blas):
-    monkeypatch.setattr(positions_module, "_blas", lambda: blas)
+    monkeypatch.setattr(workers_module, "_blas", lambda: blas)
     seen = []
-    positions_module.for_each_position(seen.append, 33)
+    workers_module.for_each(seen.append, 33)
     assert sorted(seen) == list(range(33))
     with pytest.raises(ZeroDivisionError):
-        positions_module.for_each_position(lambda at: 1 // (at - 20), 33)
+        workers_module.for_each(lambda at: 1 // (at - 20), 33)
 
 
 def test_many_workers_prove_what_one_proves(monkeypatch):
     trace = run(MODELS["llama"](), length=9)
     answers = []
     for blas in (None, ThreeThreads()):
-        monkeypatch.setattr(positions_module, "_blas", lambda blas=blas: blas)
+        monkeypatch.setattr(workers_module, "_blas", lambda blas=blas: blas)
         terms = px.expand(px.freeze(trace))
         found = searched(terms.walk, 5, trace.logit(1), terms.value(trace.logit(1)), Budget())
         answers.append(
@@ -471,7 +471,7 @@ def test_many_workers_prove_what_one_proves(monkeypatch):
 
 def test_blas_says_how_many_threads_it_has():
     pytest.importorskip("threadpoolctl")
-    blas = positions_module._blas()
+    blas = workers_module._blas()
     assert blas.threads >= 1
     with blas.limited():
         assert blas.threads == 1

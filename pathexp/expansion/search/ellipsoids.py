@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...algebra import for_each
 from ...graph import Array, Gate, Operator, word_map
-from .positions import for_each_position
 
 SLIVER = 1e-8
 """The share of a set's mean square that is added in every direction, so that P has an inverse."""
@@ -42,7 +42,7 @@ def factors(shape: Array) -> Array:
     def work(at: int) -> None:
         found[at] = factor(shape[at])
 
-    for_each_position(work, len(shape))
+    for_each(work, len(shape))
     return found
 
 
@@ -117,7 +117,7 @@ def united(shape: Array, parts: Sequence[Array], known: Array | None = None) -> 
         ball += added @ added.T
         np.multiply(ball, 1 + 1e-9, out=grown[at])
 
-    for_each_position(work, len(shape))
+    for_each(work, len(shape))
     return grown
 
 

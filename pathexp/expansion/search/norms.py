@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from ...algebra import for_each
 from ...graph import Array
 from .ellipsoids import largest
 from .entries import Entries
@@ -35,29 +37,25 @@ def value_lengths(layout: Layout, entries: Sequence[Entries]) -> Iterator[Length
     before: list[_Outputs] = []
     for b, stacks in enumerate(layout.heads):
         lengths: dict[int, list[Array]] = {}
-        links = [[_link_norms(heads, earlier.heads) for earlier in before] for heads in stacks]
+        links = [_all_link_norms(heads, before) for heads in stacks]
         for state in sorted({state for outputs in before for state in outputs.lengths}):
             lengths[state] = [
                 _reached(heads, before, norms, state) for heads, norms in zip(stacks, links, strict=True)
             ]
         yield lengths
         before.extend(_outputs(layout, b, s, lengths, entries[b]) for s in range(len(stacks)))
-    yield {state: [_on_stream(before, state)] for outputs in before for state in outputs.lengths}
+    states = sorted({state for outputs in before for state in outputs.lengths})
+    yield {state: [_on_stream(before, state)] for state in states}
 
 
 def _on_stream(before: list[_Outputs], state: int) -> Array:
-    """How long what any head wrote can be, (1, n): by the Schatten 8-norms of what they write with."""
+    """How long what any head wrote can be, (1, n)."""
     found = [
-        np.max(_norms(outputs.heads.write)[:, None] * outputs.lengths[state], axis=0)
+        np.max(outputs.growth[:, None] * outputs.lengths[state], axis=0)
         for outputs in before
         if state in outputs.lengths
     ]
     return np.asarray(np.max(found, axis=0))[None]
-
-
-def _norms(write: Array) -> Array:
-    square = write.transpose(0, 2, 1) @ write
-    return np.asarray(np.sqrt(largest(square)) * (1 + SINGLE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +64,22 @@ class _Outputs:
 
     heads: Heads
     lengths: dict[int, Array] = field(default_factory=dict)
+
+    @cached_property
+    def growth(self) -> Array:
+        """How much longer than a value what each head writes can be: a bound on the norms of its writer, (C,)."""
+        flat = np.ascontiguousarray(self.heads.write.transpose(0, 2, 1))
+        return np.asarray(np.sqrt(largest(flat @ flat.transpose(0, 2, 1))) * (1 + SINGLE))
+
+
+def _all_link_norms(late: Heads, before: list[_Outputs]) -> list[Array]:
+    found = [np.zeros(0)] * len(before)
+
+    def work(at: int) -> None:
+        found[at] = _link_norms(late, before[at].heads)
+
+    for_each(work, len(before))
+    return found
 
 
 def _link_norms(late: Heads, early: Heads) -> Array:

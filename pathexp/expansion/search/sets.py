@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from ...algebra import for_each
 from ...graph import Array, Operator
 from .ellipsoids import carried, factor, factors, summed, times_triangle, united, with_points
 from .entries import Entries
 from .layout import Heads, Layout
-from .positions import for_each_position
 from .single import Single
 
 Sets = Mapping[int, Array]
@@ -124,7 +124,7 @@ def _at_values(heads: Heads, triangles: Array) -> Array:
         half = times_triangle(heads.read.reshape(-1, d), triangles[at]).reshape(count, r, d)
         found[:, at] = half @ half.transpose(0, 2, 1)
 
-    for_each_position(work, len(triangles))
+    for_each(work, len(triangles))
     return found
 
 
@@ -136,7 +136,7 @@ def _image(single: Single, triangles: Array) -> Array:
     def work(at: int) -> None:
         found[at] = times_triangle(single.matrices[at].T, triangles[at])
 
-    for_each_position(work, len(triangles))
+    for_each(work, len(triangles))
     return found
 
 

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from ...algebra import for_each
 from ...graph import Array, Gate, Operator, Step, pull, push, word_map
-from .positions import for_each_position
 
 MATRICES = 2**28
 """How many numbers the matrices of all components of a graph may hold (2 GiB of float64)."""
@@ -44,7 +44,7 @@ class Single:
                 matrix = _scale(part, at) * _along_features(part, matrix)
             found[at] = matrix
 
-        for_each_position(work, n)
+        for_each(work, n)
         return found
 
     def push(self, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Positions done one by one, because one fits the cache: on all cores, if BLAS can be told to use one each."""
+"""Work in pieces that fit the cache: on all cores, if BLAS can be told to use one each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 
-def for_each_position(work: Callable[[int], None], count: int) -> None:
-    """Call `work` for every position from 0 on, in any order.
+def for_each(work: Callable[[int], None], count: int) -> None:
+    """Call `work` with every number below `count`, in any order.
 
     With threadpoolctl (the extra "fast") there are as many workers as BLAS has threads, and BLAS uses one in each of
     them; small factorizations gain from that what they do not gain from threads of BLAS. Without, one after the other.
