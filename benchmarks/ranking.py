@@ -18,7 +18,8 @@ import pathexp as px
 
 TEXT = (
     "The capital of France is Paris, and the capital of Italy is Rome. In 1969, people first walked on the Moon, and a "
-    "large crowd watched it on television. When Mary and John went to the store, John gave a drink to Mary."
+    "large crowd watched it on television. When Mary and John went to the store, John gave a drink to Mary. Then they went "
+    "home, and the next morning they went to the store again."
 )
 
 
