@@ -138,3 +138,12 @@ def test_a_picture_of_overlaps_shows_the_induction_heads(capsys, tmp_path):
 def test_without_runs_there_is_no_kurtosis_to_draw(capsys, tmp_path):
     assert main(["basis", "attn-1l", "--svg", str(tmp_path / "picture.svg")]) == 2
     assert "give a corpus" in capsys.readouterr().err
+
+
+def test_nothing_is_printed_as_nan_or_in_the_wrong_number(capsys):
+    assert main(["overlap", "attn-0l"]) == 0 and "nan" not in capsys.readouterr().out
+    assert main(["turn", "attn-0l"]) == 0 and "1 virtual weight and" in capsys.readouterr().out
+    assert main(["interference", "attn-0l", "--top", "0"]) == 0
+    assert main(["skip-trigrams", "--bugs", "1", "--seconds", "1e-9"]) == 0
+    printed = capsys.readouterr().out
+    assert "± unknown" in printed and "nan" not in printed

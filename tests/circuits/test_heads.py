@@ -160,3 +160,15 @@ def test_trained_the_induction_head_needs_both_of_its_circuits():
         run[7] = run[place := rng.integers(0, 6)]
         hits += [each.run(run).top_token() == run[place + 1] for each in variants]
     assert hits[0] > 85 and hits[1] < 30 and hits[2] < 30
+
+
+@pytest.mark.parametrize("distance", [-1, 1.5, True, "1", None])
+def test_a_key_stands_a_whole_number_of_positions_before_its_query(distance):
+    head = px.head(px.random_model(positions="rotary", d_head=4), "L0H0")
+    with pytest.raises(px.PathexpError, match="QK_at"):
+        head.QK_at(distance)
+
+
+def test_without_a_causal_mask_keys_stand_after_queries_too():
+    head = px.head(px.random_model(positions="rotary", d_head=4, causal=False), "L0H0")
+    assert not np.allclose(head.QK_at(-1).dense(), head.QK_at(1).dense())
