@@ -110,7 +110,9 @@ def test_time_is_a_number_above_zero(capsys, corpus, wrong):
     assert "seconds above 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["overlap", "interference", "bottlenecks", "memory", "basis", "turn"])
+@pytest.mark.parametrize(
+    "command", ["overlap", "interference", "bottlenecks", "memory", "basis", "turn", "order-blind"]
+)
 @pytest.mark.parametrize("model", ["attn-0l", "attn-2l"])
 def test_pictures_are_drawn(capsys, tmp_path, corpus, command, model):
     picture = tmp_path / "picture.svg"

@@ -9,6 +9,7 @@ import numpy as np
 from ..circuits.basis import BasisKurtoses
 from ..circuits.bottleneck import Bottlenecks
 from ..circuits.memory import MemoryManagement
+from ..circuits.order import OrderBlind
 from ..circuits.ports import readers_of, writers_of
 from ..circuits.subspaces import Overlap
 from ..circuits.superposition import Interference
@@ -126,3 +127,18 @@ def draw_turn(model: Model, found: TurnedBasis) -> str:
     return bars(
         [story.writer for story in found.stories], values, ["before", "still"], title=title, signed=False
     )
+
+
+def draw_order(model: Model, found: OrderBlind) -> str:
+    """Return bars of how much the logits of each token of the permuted text changed.
+
+    >>> import pathexp as px
+    >>> model = px.load("attn-0l")
+    >>> "2: 0<" in draw_order(model, px.order_blind(model, [5, 6, 7]))
+    True
+    """
+    names = [visible(model.token_string(found.tokens[place])) for place in found.permutation]
+    rows = [
+        f"{name} {place} → {k}" for k, (name, place) in enumerate(zip(names, found.permutation, strict=True))
+    ]
+    return bars(rows, found.changes, title=f"{model.name}: largest change of a logit, permuted", signed=False)
