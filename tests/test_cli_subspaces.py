@@ -1,6 +1,7 @@
 """The commands on subspaces, memory and bases: held against the calls behind them, stopped and resumed."""
 
 import json
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 
@@ -107,3 +108,44 @@ def test_time_is_a_number_above_zero(capsys, corpus, wrong):
     with pytest.raises(SystemExit):
         main(["bottlenecks", "attn-1l", "--corpus", str(corpus), f"--seconds={wrong}"])
     assert "seconds above 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", ["overlap", "interference", "bottlenecks", "memory", "basis", "turn", "order-blind"]
+)
+@pytest.mark.parametrize("model", ["attn-0l", "attn-2l"])
+def test_pictures_are_drawn(capsys, tmp_path, corpus, command, model):
+    picture = tmp_path / "picture.svg"
+    more = (
+        ["--corpus", str(corpus), "--length", "16"] if command in ("bottlenecks", "memory", "basis") else []
+    )
+    assert main([command, model, *more, "--svg", str(picture)]) == 0, capsys.readouterr().err
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    assert main([command, model, *more, "--svg", str(tmp_path / "no" / "where.svg")]) == 2
+    assert "cannot write the picture" in capsys.readouterr().err
+
+
+def test_a_picture_of_overlaps_shows_the_induction_heads(capsys, tmp_path):
+    picture = tmp_path / "picture.svg"
+    assert main(["overlap", "--svg", str(picture)]) == 0
+    said = [node.text for node in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
+    shown = dict(text.split(": ") for text in said if "L0H2 · " in text)
+    assert {pair for pair, value in shown.items() if float(value) > 0.3} == {
+        f"L0H2 · L1H{head}.K" for head in (0, 2, 3, 5, 7)
+    }
+    assert main(["overlap", "attn-2l", "L0H2", "L1H0.K", "--svg", str(picture)]) == 0
+    assert picture.read_text().count("°: 0.") == 16
+
+
+def test_without_runs_there_is_no_kurtosis_to_draw(capsys, tmp_path):
+    assert main(["basis", "attn-1l", "--svg", str(tmp_path / "picture.svg")]) == 2
+    assert "give a corpus" in capsys.readouterr().err
+
+
+def test_nothing_is_printed_as_nan_or_in_the_wrong_number(capsys):
+    assert main(["overlap", "attn-0l"]) == 0 and "nan" not in capsys.readouterr().out
+    assert main(["turn", "attn-0l"]) == 0 and "1 virtual weight and" in capsys.readouterr().out
+    assert main(["interference", "attn-0l", "--top", "0"]) == 0
+    assert main(["skip-trigrams", "--bugs", "1", "--seconds", "1e-9"]) == 0
+    printed = capsys.readouterr().out
+    assert "± unknown" in printed and "nan" not in printed

@@ -188,7 +188,9 @@ def head_tokens(trace: Trace, target: Target) -> HeadTokens:
     """Split what every head adds straight to a target over the positions it attends to.
 
     Entry (h, j): the pattern's weight from the target's position to j, times the norm's scale at j, times
-    direction · W_U W_OV of the stream at j. Constants inside a head (value biases) are a column of their own.
+    direction · W_U W_OV of the stream at j. Constants inside a head (value biases) are a column of their own. In
+    nats; Elhage et al. 2021, "Attention Heads as Information Movement". Raises PathexpError for a target of another
+    run.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")

@@ -77,7 +77,7 @@ def bigrams(
     seconds: float | None = None,
     progress: bool = False,
 ) -> Bigrams:
-    """Return a corpus's bigrams beside what a model's direct path says of them.
+    """Return a corpus's bigrams beside what a model's direct path says of them, as log-probabilities in nats.
 
     The direct path is the model without its layers, run on each token alone (at position 0 where positions are
     added). For a model of zero layers that is the model. `corpus`: the path of a text file, or an iterable of

@@ -121,7 +121,15 @@ def _conditions(right: NDArray[np.complex128]) -> Array:
 
 
 def ov_spectrum(head: Head) -> Spectrum:
-    """Return the spectrum of a head's full OV circuit, W_U W_OV W_E. O(d_model² d_head) after the model's first."""
+    """Return the spectrum of a head's full OV circuit, W_U W_OV W_E. O(d_model² d_head) after the model's first.
+
+    Elhage et al. 2021, "Copying / Primitive in-context learning": eigenvalues, in nats per unit of attention, whose
+    real parts are positive copy. Raises PathexpError for a model that has no token tables (post-norm).
+
+    >>> import pathexp as px
+    >>> round(ov_spectrum(px.head(px.induction_model(), "L1H0")).score, 6)
+    1.0
+    """
     expect("ov_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it,")))
     head, exponent = _evened(head, _ON_THE_WAY_OV)
     grams, read, write = token_grams(head.model), values_read(head), written(head)
@@ -153,7 +161,8 @@ def _evened(head: Head, names: tuple[str, ...]) -> tuple[Head, int]:
 def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
     """Return the spectrum of a head's full QK circuit, W_Eᵀ W_QK W_E, under rotary at a distance. Cost as above.
 
-    Raises FreezeError under rotary positions without a distance.
+    Elhage et al. 2021, "Detecting Copying Behavior": the same measure of matching, an entry times the scale is a
+    score. Raises FreezeError under rotary positions without a distance.
     """
     expect("qk_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it,")))
     if distance is None:

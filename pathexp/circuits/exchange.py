@@ -36,7 +36,14 @@ def swap_ov(model: Model, a: str, b: str) -> Model:
 def swap_qk(model: Model, a: str, b: str) -> Model:
     """Return the model in which two heads have exchanged where they look (W_Q, W_K, b_Q, b_K).
 
-    As `swap_ov`. Raises PathexpError where queries and keys are normed by weights that heads share.
+    As `swap_ov`; Elhage et al. 2021, "Observations about attention heads". Raises PathexpError where queries and
+    keys are normed by weights that heads share.
+
+    >>> import pathexp as px
+    >>> model = px.random_model(layers=2, heads=2)
+    >>> other = swap_qk(model, "L0H1", "L1H0")
+    >>> bool((px.head(other, "L0H1").QK.dense() == px.head(model, "L1H0").QK.dense()).all())
+    True
     """
     check_model(model, "swap_qk")
     if model.config.qk_norm == "projection":
@@ -69,7 +76,8 @@ def rebase_ov(model: Model, label: str, basis: ArrayLike) -> Model:
 def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
     """Return the model with a head's keys in another basis and its queries in the dual one.
 
-    W_K → M W_K, b_K → M b_K, W_Q → M⁻ᵀ W_Q, b_Q → M⁻ᵀ b_Q. Nothing that the model computes changes.
+    W_K → M W_K, b_K → M b_K, W_Q → M⁻ᵀ W_Q, b_Q → M⁻ᵀ b_Q, with M (d_head, d_head). Nothing that the model computes
+    changes. Elhage et al. 2021, "Attention Heads as Information Movement".
 
     Raises PathexpError under rotary positions and normed queries, which have a basis of their own; SpaceError
     and RewriteError as `rebase_ov` does.

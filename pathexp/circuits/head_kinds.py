@@ -87,10 +87,11 @@ def head_kinds(
 ) -> HeadKinds:
     """Return what every head does on tokens said twice: random ones, or the windows of a corpus.
 
-    Mean attention, over the second copies of `runs` texts, to the token before, to the token after the earlier
-    copy (induction), to the earlier copy (duplicate), to the token itself and to position 0. Arguments as in
-    `repeated_runs`, and `start`, `seconds`, `progress` as for `tally`. Olsson et al. 2022, "In-context Learning and
-    Induction Heads". Cost: `runs` forward passes, one trace held at a time.
+    Mean attention (a share, 0 to 1) and losses in nats a token, over the second copies of `runs` texts, to the
+    token before, to the token after the earlier copy (induction), to the earlier copy (duplicate), to the token
+    itself and to position 0. Arguments as in `repeated_runs`, and `start`, `seconds`, `progress` as for `tally`.
+    Olsson et al. 2022, "In-context Learning and Induction Heads". Cost: `runs` forward passes, one trace held at a
+    time.
 
     >>> import pathexp as px
     >>> kinds = head_kinds(px.induction_model())

@@ -8,6 +8,7 @@ from ..algebra import Dense, LinearMap, Space, compose
 from ..errors import FreezeError
 from ..graph.form import ScoreForm, score_form
 from ..graph.reading import head_place
+from ..kinds import expect, whole
 from ..model import Model
 from ..model.model import check_model
 from .token_space import HEAD, MODEL, embedding, reading, require_token_space, unembedding, writing
@@ -102,7 +103,11 @@ class Head:
         return compose(self.W_Q.T, self.W_K)
 
     def QK_at(self, distance: int) -> LinearMap:
-        """W_Qᵀ R W_K for a key `distance` positions before its query; without rotary the same for all."""
+        """W_Qᵀ R W_K for a key `distance` positions before its query; without rotary the same for all.
+
+        Raises PathexpError for a distance that is no whole number, or a key after its query in a causal model.
+        """
+        expect("QK_at", distance=(distance, whole(0 if self.model.config.causal else None)))
         turn = self.form.rotation(distance)
         return compose(self.W_Q.T, *([] if turn is None else [turn.numbers()]), self.W_K)
 
@@ -136,7 +141,7 @@ class Head:
         if self.form.by_distance:
             raise FreezeError(
                 f"{what} of {self.label}: under rotary positions a head has one such form per distance between "
-                f"query and key, and none without; use {what}_at(distance)"
+                f"query and key, and none without; use {what}_at(distance), or --distance in a command"
             )
 
 

@@ -75,7 +75,9 @@ def order_importance(
     seconds: float | None = None,
     progress: bool = False,
 ) -> OrderImportance:
-    """Weigh the orders of a model's path expansion, and every single term up to order `terms_to`, by loss.
+    """Weigh the orders of a model's path expansion, and every single term up to order `terms_to`, by loss in nats a token.
+
+    Patterns are frozen. Elhage et al. 2021, "Term Importance Analysis".
 
     Parameters
     ----------

@@ -32,10 +32,10 @@ class Information:
 
 
 def information(trace: Trace, target: Target) -> Information:
-    """Follow a target's flow from position to position through every block of a run.
+    """Follow a target's flow from position to position through every block of a run, in nats of its logit.
 
-    Costs one backward pass and O(heads · n · d_model · d_head + n²) a block. Raises TargetError for a target of
-    another run.
+    Elhage et al. 2021, "Attention Heads as Information Movement". Costs one backward pass and O(heads · n · d_model
+    · d_head + n²) a block. Raises TargetError for a target of another run.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")

@@ -113,6 +113,8 @@ def intervene(
 ) -> Intervention:
     """Take paths away from a run, or let them carry another text: frozen and live side by side, in any architecture.
 
+    Wang et al. 2022, "Interpretability in the Wild" (path patching); effects on a target are in nats.
+
     Parameters
     ----------
     cut: the paths, as a query: one path "E L0H1 L1H0 U", or what `through` and `along` say for nodes and edges.
@@ -204,7 +206,13 @@ def _check_head(label: str, trace: Trace) -> None:
 
 
 def distance(a: Array, b: Array) -> float:
-    """The mean over positions of the divergence KL(a ‖ b) of the distributions of two arrays of logits, in nats."""
+    """The mean over positions of the divergence KL(a ‖ b) of the distributions of two arrays of logits, in nats.
+
+    `a`, `b`: (positions, tokens). Kullback & Leibler 1951. Raises PathexpError where they are no such arrays.
+
+    >>> round(distance(np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])), 6)
+    0.143841
+    """
     expect("distance", a=(a, LOGITS), b=(b, LOGITS))
     if np.shape(a) != np.shape(b):
         raise PathexpError(f"distance() compares logits of one shape, found {np.shape(a)} and {np.shape(b)}")

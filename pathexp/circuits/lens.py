@@ -77,8 +77,9 @@ class Lens:
 def logit_lens(trace: Trace, mode: Mode = "own", *, between: bool = False) -> Lens:
     """Read the stream of a run at every depth, the embedding included, as if the model ended there.
 
-    L layers give L intermediate states and the last, whose logits are the run's. Soft-caps apply in mode "own", and
-    are frozen as the ratio they left at the end in mode "frozen". Without a final norm both modes are one.
+    L layers give L intermediate states and the last, whose logits (in nats) are the run's. nostalgebraist 2020,
+    "interpreting GPT: the logit lens". Soft-caps apply in mode "own", and are frozen as the ratio they left at the
+    end in mode "frozen". Without a final norm both modes are one.
 
     Parameters
     ----------

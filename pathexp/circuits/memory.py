@@ -94,6 +94,7 @@ def memory_management(
     """Return the `k` heads and `k` neurons whose weights take most off what was written, measured on a corpus.
 
     Heads against the embedding and every earlier head or MLP; neurons against the whole stream that they read.
+    Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth": shares of what was written, 1 for all of it.
     Without a corpus nothing is measured; `start`, `seconds` and `progress` are those of `tally`. Costs an SVD per
     writer and O(heads² · d_model · d_head²); on runs one decomposition per window, and k · d_model² numbers of
     memory. Raises PathexpError as `Ports` for post-norm models, and for a corpus without one whole window.

@@ -21,16 +21,21 @@ _LENGTH = 8
 class OrderBlind:
     """Whether permuting the tokens permutes the output, and what in the model could tell order.
 
-    ``change``: the largest difference between the permuted logits and the logits of the permuted tokens, in nats;
-    ``gives_order``: the switches by which order enters.
+    ``changes``: at each place of the permuted text, the largest difference between the logits that its token had and
+    has, in nats; ``gives_order``: the switches by which order enters.
     """
 
     blind: bool
-    change: float
+    changes: tuple[float, ...]
     tolerance: float
     tokens: tuple[int, ...]
     permutation: tuple[int, ...]
     gives_order: tuple[str, ...]
+
+    @property
+    def change(self) -> float:
+        """The largest of the changes, in nats."""
+        return max(self.changes)
 
     def __str__(self) -> str:
         found = (
@@ -75,10 +80,10 @@ def order_blind(model: Model, tokens: Sequence[int] | str | None = None, *, seed
         )
     order = _moving(ids, rng)
     before, after = model.run(ids).logits[order], model.run(ids[order]).logits
-    change = float(np.abs(before - after).max())
+    changes = tuple(np.abs(before - after).max(axis=-1).tolist())
     tolerance = SHARE * float(np.abs(before).max())
     chosen = tuple(int(token) for token in ids), tuple(int(place) for place in order)
-    return OrderBlind(change <= tolerance, change, tolerance, *chosen, _gives_order(model.config))
+    return OrderBlind(max(changes) <= tolerance, changes, tolerance, *chosen, _gives_order(model.config))
 
 
 def _drawn(config: Config, rng: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -51,10 +51,12 @@ def raised(
     seconds: float | None = None,
     progress: bool = False,
 ) -> Raised:
-    """Run a model with and without a skip-trigram's source, and measure what happens to its output.
+    """Run a model with and without a skip-trigram's source, and measure what happens to its output, in nats.
 
     Contexts are `length` random tokens, the source `gap` positions before the destination, which stands last.
     The whole model runs, all heads, patterns and positions included. `start`, `seconds`, `progress` as for `tally`.
+
+    Elhage et al. 2021, "Skip-Trigram Bugs": what the tables force is seen in the model.
 
     Raises PathexpError for fewer than 2 contexts, or a gap that does not fit.
 
@@ -120,6 +122,15 @@ def _rises(model: Model, trigram: SkipTrigram, tokens: Tokens, gap: int) -> Mapp
 
 
 def happens(model: Model, bug: Bug, **how: Any) -> tuple[Raised, ...]:
-    """Measure all four skip-trigrams of a bug in the running model; keyword arguments as in `raised`."""
+    """Measure all four skip-trigrams of a bug in the running model, in nats; keyword arguments as in `raised`.
+
+    Elhage et al. 2021, "Skip-Trigram Bugs". Raises PathexpError as `raised` does, and for what is no bug.
+
+    >>> import pathexp as px
+    >>> model = px.random_model(layers=1, heads=2, d_vocab=6, positions="none", seed=1)
+    >>> from pathexp.circuits import bugs
+    >>> len(happens(model, bugs(model, 1)[0], contexts=4))
+    4
+    """
     expect("happens", bug=(bug, instance(Bug, "a bug, one of bugs(model),")))
     return tuple(raised(model, trigram, **how) for trigram in bug.all)

@@ -65,6 +65,8 @@ def repeated_runs(
 ) -> Iterator[Repeated]:
     """Run a model on random tokens said twice, all different within a copy.
 
+    Olsson et al. 2022, "In-context Learning and Induction Heads" (repeated random sequences).
+
     `length` tokens a copy, by default 50 or as many as fit; `prefix` goes before, such as a begin token.
     Raises PathexpError if fewer than 3 tokens a copy fit into the context or the vocabulary.
     """

@@ -101,7 +101,7 @@ def skip_trigrams(
 
     Of every head or of one. For all sources, the best of each (head, source); for one source, an id or a text
     that is one token, every output with the destination that looks at it most. Positions, norms' scales and
-    biases are left out. Elhage et al. 2021, "Skip-Trigram Tables".
+    biases are left out; what a trigram adds is in nats, before scales. Elhage et al. 2021, "Skip-Trigram Tables".
 
     Raises PathexpError for a model that has not one layer.
 
@@ -168,7 +168,13 @@ def _bug(each: Tables, a: int, first: tuple[int, int], second: tuple[int, int]) 
 def bugs(model: Model, k: int = 10) -> tuple[Bug, ...]:
     """Return k bugs of a one-layer model, those whose weakest skip-trigram adds most first, one per source.
 
-    For each source of each head: the two destinations that look most, and the two outputs raised most.
+    For each source of each head: the two destinations that look most, and the two outputs raised most. Elhage et al.
+    2021, "Skip-Trigram Bugs". Raises PathexpError for a model that has not one layer.
+
+    >>> import pathexp as px
+    >>> bug = bugs(px.random_model(layers=1, heads=2, d_vocab=6, positions="none", seed=1), 1)[0]
+    >>> len(bug.asked), len(bug.forced)
+    (2, 2)
     """
     check_model(model, "bugs")
     expect("bugs", k=(k, whole(0)))

@@ -91,7 +91,8 @@ def overlaps(model: Model, norms: Norms = "folded") -> tuple[Overlap, ...]:
 
     Writers are E, P, heads and MLPs; readers are Q, K and V of heads (keys and values once for heads that share them),
     MLPs and U. Order is by |z|; where every overlap is certain, because one side fills the stream, it comes last.
-    Costs O((writers + readers) · d_model² · rank + pairs · d_model · rank²).
+    As `overlap`: Jordan 1875; Björck & Golub 1973. Costs O((writers + readers) · d_model² · rank + pairs · d_model
+    · rank²).
 
     >>> import pathexp as px
     >>> [(found.writer, found.reader) for found in px.overlaps(px.load("attn-2l"))[:2]]

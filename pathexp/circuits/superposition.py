@@ -65,7 +65,7 @@ class Interference:
 
 
 def directions_of(model: Model, label: str, norms: Norms = "folded") -> Array:
-    """Return the directions of a node as rows, (k, d_model).
+    """Return the directions of a node as rows, (k, d_model), the vectors of Elhage et al. 2022, "Toy Models of Superposition".
 
     What it writes, one a column of its map: tokens for `E`, positions for `P`, neurons for `L0M`, the dimensions of a
     head for `L0H1.O`; or what it reads, one a row: tokens for `U`, neurons for `L0M.in`, a head's `L0H1.Q`, `.K`, `.V`.

@@ -7,8 +7,10 @@ import argparse
 from ..circuits.basis import basis_kurtosis
 from ..circuits.privilege import basis_privilege
 from ..report.basis import BasisReport
+from ..report.subspace_pictures import draw_basis
 from .arguments import OK, add_model_argument, amount, model_of, show
 from .corpora import add_corpus_option, keep, start_of
+from .pictures import add_svg_argument, draw
 
 HELP = "which spaces have a basis of their own, by the weights and on a corpus"
 
@@ -18,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_argument(parser)
     parser.add_argument("--seed", type=amount, default=0, metavar="N", help="of the random turns")
     add_corpus_option(parser, windows=20)
+    add_svg_argument(parser, "kurtoses as bars")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
             progress=options.progress,
         )
         keep(options, found.tally)
+    draw(options, lambda: draw_basis(model, found))
     report = BasisReport(model, basis_privilege(model, seed=options.seed), found)
     show(report.data, report.text, options)
     return OK

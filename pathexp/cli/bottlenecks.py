@@ -6,8 +6,10 @@ import argparse
 
 from ..circuits.bottleneck import bottlenecks
 from ..report.bottlenecks import BottleneckReport
+from ..report.subspace_pictures import draw_bottlenecks
 from .arguments import OK, add_model_argument, model_of, show
 from .corpora import add_corpus_option, keep, start_of
+from .pictures import add_svg_argument, draw
 
 HELP = "how many dimensions are written before each depth and read after it"
 
@@ -16,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_model_argument(parser)
     add_corpus_option(parser, windows=50)
+    add_svg_argument(parser, "the table as bars")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
         progress=options.progress,
     )
     keep(options, found.tally)
+    draw(options, lambda: draw_bottlenecks(model, found))
     report = BottleneckReport(model, found)
     show(report.data, report.text, options)
     return OK

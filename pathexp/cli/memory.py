@@ -6,8 +6,10 @@ import argparse
 
 from ..circuits.memory import memory_management
 from ..report.memory import MemoryReport
+from ..report.subspace_pictures import draw_memory
 from .arguments import OK, add_model_argument, model_of, show
 from .corpora import add_corpus_option, keep, start_of
+from .pictures import add_svg_argument, draw
 
 HELP = "heads and neurons that take off what was written, confirmed on a corpus"
 
@@ -19,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top", type=int, default=10, metavar="K", help="how many heads, and neurons, to take"
     )
     add_corpus_option(parser, windows=20)
+    add_svg_argument(parser, "candidates as bars")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
         progress=options.progress,
     )
     keep(options, found.tally)
+    draw(options, lambda: draw_memory(model, found))
     report = MemoryReport(model, found)
     show(report.data, report.text, options)
     return OK

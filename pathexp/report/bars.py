@@ -19,8 +19,17 @@ _COLORS = (("#b2182b", "#2166ac"), ("#e08a94", "#8ab4dd"), ("#777777", "#bbbbbb"
 """Above and below zero, by series."""
 
 
-def bars(rows: Sequence[str], values: ArrayLike, series: Sequence[str] = (), *, title: str = "") -> str:
+def bars(
+    rows: Sequence[str],
+    values: ArrayLike,
+    series: Sequence[str] = (),
+    *,
+    title: str = "",
+    signed: bool = True,
+) -> str:
     """Return an SVG of horizontal bars: `values` (rows,) or (rows, series), red above zero, blue below.
+
+    Amounts stand beside the bars with their sign, or without where none is meant (`signed=False`).
 
     Raises SpaceError where labels and shape do not fit, or for a value that is not finite, SizeError above 2,000 rows.
 
@@ -39,7 +48,7 @@ def bars(rows: Sequence[str], values: ArrayLike, series: Sequence[str] = (), *, 
         raise SizeError(
             f"a picture of {len(rows):,} rows is beyond the limit of {MAX_ROWS:,}; draw the largest"
         )
-    return _Bars(array, tuple(rows), names, title).svg()
+    return _Bars(array, tuple(rows), names, title, "+" if signed else "").svg()
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class _Bars:
     rows: tuple[str, ...]
     series: tuple[str, ...]
     title: str
+    sign: str
 
     @property
     def left(self) -> float:
@@ -69,7 +79,8 @@ class _Bars:
     def svg(self) -> str:
         height = self.top + self.high * len(self.rows) + 12
         body = [*self._heads(), *self._bars(), *self._axis(height)]
-        width = max(self.left + _WIDE + 80, 24 + 6.6 * len(self.title))
+        amounts = max((len(self._amounts(row)) for row in range(len(self.rows))), default=0)
+        width = max(self.left + _WIDE + max(80, 10 + 5.4 * amounts), 24 + 6.6 * len(self.title))
         return picture(body, width, height, self.title or "bars")
 
     def _heads(self) -> Iterator[str]:
@@ -91,7 +102,11 @@ class _Bars:
             yield self._amount(row, y)
 
     def _bar(self, name: str, k: int, value: float, y: float) -> str:
-        said = f"{name}, {self.series[k]}: {value:+.4g}" if self.series[k] else f"{name}: {value:+.4g}"
+        said = (
+            f"{name}, {self.series[k]}: {value:{self.sign}.4g}"
+            if self.series[k]
+            else f"{name}: {value:{self.sign}.4g}"
+        )
         left, right = sorted((self.x(0.0), self.x(value)))
         fill = _COLORS[k % len(_COLORS)][int(value < 0)]
         return element(
@@ -101,10 +116,17 @@ class _Bars:
     def _amount(self, row: int, y: float) -> str:
         """The number beside the longest bar of a row."""
         values = self.values[row]
-        text = " ".join(f"{round(value, 3) + 0.0:+.3f}" for value in values)
         return label(
-            text, self.x(max(0.0, float(values.max(initial=0.0)))) + 4, y + self.high / 2 + 2, font_size=9
+            self._amounts(row),
+            self.x(max(0.0, float(values.max(initial=0.0)))) + 4,
+            y + self.high / 2 + 2,
+            font_size=9,
         )
+
+    def _amounts(self, row: int) -> str:
+        """A row's numbers: three decimals, none where all of the picture are whole."""
+        digits = 0 if np.array_equal(self.values, np.round(self.values)) else 3
+        return " ".join(f"{round(value, 3) + 0.0:{self.sign}.{digits}f}" for value in self.values[row])
 
     def _axis(self, height: float) -> Iterator[str]:
         zero = self.x(0.0)

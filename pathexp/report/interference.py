@@ -23,7 +23,7 @@ class InterferenceReport:
     def text(self) -> str:
         """Return the report for a terminal."""
         found, name = self.found, self._name()
-        rows = [[name(a), name(b), f"{cosine:+.3f}"] for a, b, cosine in found.pairs(self.top)]
+        rows = [[name(a), name(b), f"{cosine:+.3f}"] for a, b, cosine in self._pairs()]
         head = f"{self.model.name} {self.label}: {len(found.gram):,} directions in {found.width} dimensions"
         sizes = f"cosines of pairs: rms {found.rms:.4f}; random directions {found.chance:.4f}; the least there can be {found.least:.4f}"
         return "\n\n".join([f"{head}\n{sizes}", table(["one", "other", "cosine"], rows, "<<>")])
@@ -39,8 +39,11 @@ class InterferenceReport:
             "rms": found.rms,
             "chance": found.chance,
             "least": found.least,
-            "pairs": [{"one": a, "other": b, "cosine": cosine} for a, b, cosine in found.pairs(self.top)],
+            "pairs": [{"one": a, "other": b, "cosine": cosine} for a, b, cosine in self._pairs()],
         }
+
+    def _pairs(self) -> tuple[tuple[int, int, float], ...]:
+        return self.found.pairs(self.top) if self.top else ()
 
     def _name(self) -> Callable[[int], str]:
         if self.label in ("E", "U"):

@@ -132,7 +132,8 @@ def _entries(report: LensReport) -> Iterator[str]:
     if rest:
         rows.append([f"{len(rest)} others", f"{sum(rest):+.4f}"])
     rows.append(["all", f"{sum(report.added.values()):+.4f}"])
-    yield f"{len(report.added)} entries of the stream; those that add most, mode frozen:"
+    amount = len(report.added)
+    yield f"{amount} {'entry' if amount == 1 else 'entries'} of the stream; those that add most, mode frozen:"
     yield ""
     yield table(["entry", "adds"], rows, "<>")
 

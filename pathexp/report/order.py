@@ -31,4 +31,4 @@ class OrderBlindReport:
 
     def data(self) -> dict[str, Any]:
         """Return the report as plain data for JSON."""
-        return {"model": self.model.name} | asdict(self.found)
+        return {"model": self.model.name, "change": self.found.change} | asdict(self.found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ class OverlapReport:
                 f"{pair.ranks[0]} × {pair.ranks[1]}",
                 f"{pair.overlap:.3f}",
                 f"{pair.chance:.3f} ± {pair.deviation:.3f}",
-                f"{pair.z:+.1f}",
+                "" if math.isnan(pair.z) else f"{pair.z:+.1f}",
             ]
             for pair in self.pairs[: self.top]
         ]

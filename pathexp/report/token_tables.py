@@ -104,7 +104,7 @@ class SkipTrigramReport:
                     "asked" if each.trigram in bug.asked else "forced",
                     self._written(each.trigram),
                     f"{each.trigram.adds:+.3f}",
-                    f"{each.mean:+.3f} ± {each.error:.3f}",
+                    f"{each.mean:+.3f} ± {_error(each)}",
                     "rises" if each.happens else "does not rise",
                 ]
                 for each in measured
@@ -131,6 +131,10 @@ class SkipTrigramReport:
 
     def _data(self, trigram: SkipTrigram) -> dict[str, Any]:
         return asdict(trigram) | {"text": self._written(trigram)}
+
+
+def _error(rise: Raised) -> str:
+    return "unknown" if math.isnan(rise.error) else f"{rise.error:.3f}"
 
 
 def _plain(rise: Raised) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..circuits.turning import TurnedBasis
 from ..model import Model
-from .text import table
+from .text import count_of, table
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class TurningReport:
         stayed = "stayed" if found.ok else "DID NOT STAY"
         foot = (
             f"of the largest coordinates {found.kept:.1%} are so still; by chance {found.chance:.1%}\n"
-            f"{found.pairs:,} virtual weights and the logits {stayed}: "
+            f"{count_of(found.pairs, 'virtual weight')} and the logits {stayed}: "
             f"error {found.weights:.1e} ≤ tolerance 1.0e-10, error {found.logits:.1e} ≤ tolerance {found.tolerance:.1e}"
         )
         head = f"{self.model.name}, its stream turned at random: in which coordinates writers are largest"

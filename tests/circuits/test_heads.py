@@ -9,7 +9,7 @@ import pathexp as px
 from pathexp.circuits.exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from pathexp.errors import FreezeError, GraphError, SpaceError
 from pathexp.model import Rotary
-from tests.shared_models import induction_2l_1h
+from tests.shared_models import induction_2l_1h, shared_file
 from tests.zoo import FAMILIES, ZOO
 
 
@@ -160,3 +160,38 @@ def test_trained_the_induction_head_needs_both_of_its_circuits():
         run[7] = run[place := rng.integers(0, 6)]
         hits += [each.run(run).top_token() == run[place + 1] for each in variants]
     assert hits[0] > 85 and hits[1] < 30 and hits[2] < 30
+
+
+@pytest.mark.parametrize("distance", [-1, 1.5, True, "1", None])
+def test_a_key_stands_a_whole_number_of_positions_before_its_query(distance):
+    head = px.head(px.random_model(positions="rotary", d_head=4), "L0H0")
+    with pytest.raises(px.PathexpError, match="QK_at"):
+        head.QK_at(distance)
+
+
+def test_without_a_causal_mask_keys_stand_after_queries_too():
+    head = px.head(px.random_model(positions="rotary", d_head=4, causal=False), "L0H0")
+    assert not np.allclose(head.QK_at(-1).dense(), head.QK_at(1).dense())
+
+
+def test_the_circuits_of_a_hand_made_head_are_its_tables():
+    """One head of one dimension: token i is looked at with i, by token j with 2 j, and brings 3 i to the logit of 0."""
+    numbers = np.arange(4.0)
+    Q, K, V, O = 2 * numbers[None], numbers[None], 3 * numbers[None], np.eye(4)[:, :1]
+    config = px.Config(n_layers=1, n_heads=1, d_model=4, d_head=1, d_vocab=4, n_ctx=6, attention_scale=1.0)
+    maps = {"W_Q": Q, "W_K": K, "W_V": V, "W_O": O}
+    weights = px.Weights(W_E=np.eye(4), W_U=np.eye(4), **{name: W[None, None] for name, W in maps.items()})
+    head = px.head(px.Model(config, weights), "L0H0")
+    assert np.array_equal(head.qk_table.dense(), np.outer(2 * numbers, numbers))
+    assert np.array_equal(head.ov_table.dense(), np.outer([1, 0, 0, 0], 3 * numbers))
+    assert head.model.run([3, 1]).scores[0, 0, 1, 0] == 6
+
+
+@pytest.mark.parametrize("name", ["attn-2l", "stories260K.bin"])
+def test_a_trained_head_in_another_basis_changes_nothing(name):
+    model = px.load(shared_file(name) if name.endswith(".bin") else name)
+    basis = np.random.default_rng(0).standard_normal((model.config.d_head,) * 2)
+    tokens = [1, 5, 9, 5, 1]
+    other = rebase_ov(model, "L1H2", basis)
+    assert not np.allclose(px.head(other, "L1H2").W_V.dense(), px.head(model, "L1H2").W_V.dense())
+    np.testing.assert_allclose(other.run(tokens).logits, model.run(tokens).logits, atol=1e-9)

@@ -206,3 +206,11 @@ def test_a_trained_llama():
     assert turned.history == ("fold_norms(attn, mlp, final)", "rotate") and not turned.config.tied
     np.testing.assert_allclose(turned.run("Once upon a").logits, trace.logits, atol=1e-10)
     assert not px.order_blind(model)
+
+
+def test_order_is_noticed_where_a_token_moved_and_nowhere_else():
+    """Every token sees itself alone, and a position: a token that stays in its place keeps its logits."""
+    model = px.random_model(layers=1, positions="learned", windows=(1,), n_ctx=8, d_vocab=9)
+    found = px.order_blind(model, [1, 2, 3, 4], seed=4)
+    assert [change > 0 for change in found.changes] == [k != p for k, p in enumerate(found.permutation)]
+    assert found.change == max(found.changes)

@@ -14,6 +14,7 @@ from pathexp.circuits import (
     overlap,
     overlaps,
 )
+from tests.shared_models import shared_file
 
 LINE = "Macbeth shall sleep no more. The king shall sleep, and all the world shall sleep with him. "
 
@@ -149,3 +150,19 @@ def test_an_effective_rank_is_that_of_a_covariance(wrong):
     with pytest.raises(px.PathexpError, match="symmetric"):
         effective_rank(wrong)
     assert effective_rank(np.zeros((2, 2))) == 0.0
+
+
+def test_trained_tokens_interfere_more_than_random_ones_and_by_meaning():
+    model = px.load("attn-2l")
+    found = interference(directions_of(model, "E"))
+    assert found.least < found.chance < found.rms < 1.3 * found.chance
+    words = {frozenset(model.token_string(i) for i in pair[:2]) for pair in found.pairs(4)}
+    assert words == {
+        *map(frozenset, ((" our", " your"), (" mine", " thine"), (" his", " thy"), (" my", "My")))
+    }
+
+
+def test_the_bottleneck_of_a_trained_llama_is_tightest_in_the_middle():
+    rows = bottlenecks(px.load(shared_file("stories260K.bin")), [[*range(1, 65)]], length=64)
+    assert max(rows, key=lambda row: row.load).point == "L2.out" and rows[6].load == 7
+    assert all(1 < row.effective_rank < 64 for row in rows)
