@@ -21,7 +21,7 @@ from .operations import (
 from .plan import Plan, plan
 from .spaces import Space
 from .spectra import Eigenvalues, Eigenvectors, Svd, null_cutoff
-from .stream import row_blocks, save_dense
+from .stream import Progress, row_blocks, save_dense
 from .top import Entries, top_entries
 from .workers import for_each
 
@@ -36,6 +36,7 @@ __all__ = [
     "Kron",
     "LinearMap",
     "Plan",
+    "Progress",
     "Scaled",
     "Space",
     "Sum",

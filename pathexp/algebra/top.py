@@ -8,6 +8,7 @@ stand. Rows and columns are visited by descending length: by Cauchy-Schwarz whol
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from numbers import Integral
 from threading import Lock
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -19,6 +20,7 @@ from ..errors import SizeError
 from .arrays import Array, frobenius
 from .maps import LinearMap
 from .operations import MAX_ENTRIES, is_narrow, svd, waist, wide
+from .stream import Progress
 from .workers import for_each
 
 Largest: TypeAlias = Literal["abs", "positive", "negative"]
@@ -56,13 +58,16 @@ class _Entrywise(Protocol):
 
     def values(self, rows: Indices, columns: Indices) -> Array: ...
 
-    def screen(self, largest: Largest, best: _Best) -> None: ...
+    def screen(self, largest: Largest, best: _Best, progress: Progress) -> None: ...
 
 
-def top_entries(map: LinearMap, k: int, largest: Largest = "abs") -> Entries:
+def top_entries(
+    map: LinearMap, k: int, largest: Largest = "abs", *, progress: Progress | None = None
+) -> Entries:
     """Return the k entries that are largest in magnitude ("abs"), or the most "positive" or "negative".
 
     Sorted, the best first; exactly equal ones by row, then by column. All entries if there are fewer than k.
+    `progress(rows done, of how many)` is called after every block of rows.
     Costs O(m n r) at most for an m × n map with a waist of r, and memory O((m + n) r) plus a block.
     Raises SizeError for k below 1 or above 2**25.
 
@@ -82,8 +87,12 @@ def top_entries(map: LinearMap, k: int, largest: Largest = "abs") -> Entries:
         raise SizeError(f"largest must be 'abs', 'positive' or 'negative', found {largest!r}")
     best = _Best(min(k, map.target.size * map.source.size), largest)
     matrix = _entrywise(map)
-    matrix.screen(largest, best)
+    matrix.screen(largest, best, progress or _silent)
     return best.entries
+
+
+def _silent(done: int, rows: int) -> None:
+    """Nobody asked."""
 
 
 def _entrywise(map: LinearMap) -> _Entrywise:
@@ -99,7 +108,7 @@ class _Best:
         self.k, self.largest = k, largest
         nothing = np.empty(0, dtype=np.intp)
         self.entries = Entries(nothing, nothing, np.empty(0))
-        self._one_at_a_time = Lock()
+        self.one_at_a_time = Lock()
 
     @property
     def threshold(self) -> float:
@@ -115,7 +124,7 @@ class _Best:
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
             values = matrix.values(rows[part], columns[part])
-            with self._one_at_a_time:
+            with self.one_at_a_time:
                 self._merge(rows[part], columns[part], values)
 
     def _merge(self, rows: Indices, columns: Indices, values: Array) -> None:
@@ -150,13 +159,14 @@ class _Whole:
     def values(self, rows: Indices, columns: Indices) -> Array:
         return self.array[rows, columns]
 
-    def screen(self, largest: Largest, best: _Best) -> None:
+    def screen(self, largest: Largest, best: _Best, progress: Progress) -> None:
         m, n = self.array.shape
         step = max(1, BLOCK // n)
         for start in range(0, m, step):
             keys = _keys(self.array[start : start + step], largest)
             rows, columns = np.nonzero(keys >= best.threshold)
             best.admit(_Found(rows + start, columns, keys[rows, columns], 0.0), self)
+            progress(min(start + step, m), m)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,9 +178,10 @@ class _Nothing:
     def values(self, rows: Indices, columns: Indices) -> Array:
         return np.zeros(len(rows))
 
-    def screen(self, largest: Largest, best: _Best) -> None:
+    def screen(self, largest: Largest, best: _Best, progress: Progress) -> None:
         rows, columns = np.divmod(np.arange(best.k), self.shape[1])
         best.admit(_Found(rows, columns, np.zeros(best.k), 0.0), self)
+        progress(self.shape[0], self.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,11 +230,12 @@ class _Product:
         ]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def screen(self, largest: Largest, best: _Best) -> None:
+    def screen(self, largest: Largest, best: _Best, progress: Progress) -> None:
         """Screen strips of rows, several at a time; what is kept does not depend on which comes first."""
         row_order, row_lengths = _by_length(self.rows)
         column_order, column_lengths = _by_length(self.columns)
         rows, columns = self.rows[row_order], self.columns[column_order]
+        done = count(1)
 
         def strip(number: int) -> None:
             start = number * TILE[0]
@@ -241,6 +253,8 @@ class _Product:
                     best.admit(
                         _Found(row_order[start + r], column_order[first + c], keys[r, c], margin), self
                     )
+            with best.one_at_a_time:
+                progress(min(next(done) * TILE[0], len(rows)), len(rows))
 
         for_each(strip, -(-len(rows) // TILE[0]))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import PathexpError
 from ..graph import Array
-from ..kinds import SEED, expect
+from ..kinds import AMOUNT, SEED, expect
 from ..model import Model, Trace
 from ..model.model import check_model
 from ..model.rewrite.basis import orthogonal
@@ -84,6 +84,7 @@ class BasisKurtosis:
 
     def outliers(self, k: int = 3) -> tuple[tuple[int, float], ...]:
         """The coordinates that add most to the excess, and what they add."""
+        expect("outliers", k=(k, AMOUNT))
         order = np.argsort(-self.by_coordinate, kind="stable")[:k]
         return tuple((int(place), float(self.by_coordinate[place])) for place in order)
 

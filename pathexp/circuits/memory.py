@@ -22,6 +22,7 @@ from ..model.checks import size
 from ..model.model import check_model
 from .corpus import Corpus, Tokens, windows
 from .decompose import decompose
+from .passing import passing
 from .ports import Ports
 from .running import Tally, asked, tally
 from .subspaces import TINY
@@ -184,18 +185,19 @@ def _measured(
     model: Model, heads: tuple[Erasure, ...], lines: tuple[_Line, ...], window: Tokens
 ) -> Mapping[str, Array]:
     """First and second moments of what each head writes beside its writer, and each neuron beside its stream."""
-    trace = model.run(window)
     sums: dict[str, Array] = {"nothing": np.zeros(())}
-    parts = decompose(trace)
-    for i, found in enumerate(heads):
-        out, written = parts.written(found.component), parts.written(found.writer)
-        sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
-        sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
-    for i, line in enumerate(lines):
-        stream, adds = _before(trace, line.layer), _added(trace, line)
-        along = stream @ line.direction
-        sums |= {f"n{i}/stream": stream.sum(0), f"n{i}/direction": line.direction * len(window)}
-        sums |= {f"n{i}/met": adds @ stream, f"n{i}/size": np.array(along @ along), f"n{i}/adds": adds.sum()}
+    with passing(model, window) as trace:
+        parts = decompose(trace)
+        for i, found in enumerate(heads):
+            out, written = parts.written(found.component), parts.written(found.writer)
+            sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
+            sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
+        for i, line in enumerate(lines):
+            stream, adds = _before(trace, line.layer), _added(trace, line)
+            along = stream @ line.direction
+            sums |= {f"n{i}/stream": stream.sum(0), f"n{i}/direction": line.direction * len(window)}
+            sums |= {f"n{i}/met": adds @ stream, f"n{i}/size": np.array(along @ along)}
+            sums |= {f"n{i}/adds": adds.sum()}
     return sums
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..algebra import save_dense
+from ..algebra import Progress, save_dense
 from ..circuits import virtual_weight
 from ..report.virtual import VirtualReport
 from .arguments import OK, add_model_argument, model_of, show
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--save", metavar="FILE", default=None, help="write the whole table to a .npy file, in blocks"
     )
+    parser.add_argument("--progress", action="store_true", help="say on stderr how far the entries are")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,15 +42,20 @@ def run(options: argparse.Namespace) -> int:
     model = model_of(options)
     weight = virtual_weight(model, options.writer, options.reader, options.through, options.norms)
     if options.save is not None:
-        save_dense(weight, options.save, progress=_progress)
+        save_dense(weight, options.save, progress=_progress("written"))
     by = options.through if options.through in ("direct", "all") else f"through {options.through}"
     route = f"from {options.writer} to {options.reader}, {by}"
-    report = VirtualReport(model, weight, route, options.top, options.largest)
+    shown = _progress("looked through") if options.progress else None
+    report = VirtualReport(model, weight, route, options.top, options.largest, shown)
     show(report.data, report.text, options)
     return OK
 
 
-def _progress(done: int, rows: int) -> None:
-    """Say on the error stream how far writing is."""
-    end = "\n" if done == rows else "\r"
-    print(f"{done:,} of {rows:,} rows written", end=end, file=sys.stderr, flush=True)
+def _progress(what: str) -> Progress:
+    """Say on the error stream how far the rows of a table are."""
+
+    def say(done: int, rows: int) -> None:
+        end = "\n" if done == rows else "\r"
+        print(f"{done:,} of {rows:,} rows {what}", end=end, file=sys.stderr, flush=True)
+
+    return say

@@ -167,7 +167,9 @@ def _certainty(ranking: Ranking) -> str:
         return f"proven: no other path adds more than {ranking.bound:.4g}, up or down ({examined})"
     if not np.isfinite(ranking.bound):
         return f"not proven: nothing bounds the paths that are missing ({examined}); give it more time"
-    return f"not proven: paths that add up to {ranking.bound:.4g} may be missing ({examined}); give it more time"
+    return (
+        f"not proven: paths that add up to {ranking.bound:.4g} may be missing ({examined}); give it more time"
+    )
 
 
 def _totals(report: ExpansionReport) -> str:

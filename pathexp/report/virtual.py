@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..algebra import Entries, LinearMap, Space, norm, top_entries
+from ..algebra import Entries, LinearMap, Progress, Space, norm, top_entries
 from ..algebra import singular_values as singular_values_of
 from ..algebra.top import Largest
 from ..model import Model
@@ -26,11 +26,12 @@ class VirtualReport:
     route: str
     top: int
     largest: Largest = "abs"
+    progress: Progress | None = None
 
     @cached_property
     def entries(self) -> Entries:
         """The largest entries."""
-        return top_entries(self.weight, self.top, self.largest)
+        return top_entries(self.weight, self.top, self.largest, progress=self.progress)
 
     @cached_property
     def spectrum(self) -> np.ndarray:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pathexp.algebra import Dense, Identity, Kron, Space, Zero, top, top_entries, waist
+from pathexp.errors import SizeError
 
 KEYS = {"abs": np.abs, "positive": np.positive, "negative": np.negative}
 
@@ -128,3 +129,28 @@ def test_blocks_that_cannot_qualify_are_not_computed(monkeypatch):
     found = top_entries(product(left, np.random.default_rng(4).normal(size=(2, 100))), 3)
     assert set(found.rows.tolist()) == {321}
     assert 0 < len(seen) <= 2
+
+
+@pytest.mark.parametrize("map", ["narrow", "whole", "nothing"])
+def test_progress_ends_with_all_rows(map):
+    rng = np.random.default_rng(0)
+    tall, wide, thin = Space("tall", 4000), Space("wide", 900), Space("thin", 3)
+    maps = {
+        "narrow": lambda: (
+            Dense(rng.standard_normal((4000, 3)), tall, thin)
+            @ Dense(rng.standard_normal((3, 900)), thin, wide)
+        ),
+        "whole": lambda: Dense(rng.standard_normal((4000, 900)), tall, wide),
+        "nothing": lambda: Dense(np.zeros((4000, 3)), tall, thin) @ Dense(np.zeros((3, 900)), thin, wide),
+    }
+    said = []
+    top_entries(maps[map](), 5, progress=lambda done, rows: said.append((done, rows)))
+    assert said[-1] == (4000, 4000)
+    assert [done for done, _ in said] == sorted(done for done, _ in said)
+    assert len(said) > 1 or map != "narrow"
+
+
+@pytest.mark.parametrize("k", [2.5, None, "3", True])
+def test_k_is_a_whole_number(k):
+    with pytest.raises(SizeError, match="whole number"):
+        top_entries(Dense(np.eye(2), Space("a", 2), Space("b", 2)), k)

@@ -55,6 +55,9 @@ AVERAGES = {
 }
 
 STREAMS = {
+    "memory_management": lambda n, corpus: px.memory_management(
+        px.load("attn-2l"), corpus, length=8, limit=n
+    ),
     "bottlenecks": lambda n, corpus: px.bottlenecks(px.load("attn-1l"), corpus, length=8, limit=n),
     "basis_kurtosis": lambda n, corpus: px.basis_kurtosis(px.load("attn-1l"), corpus, length=8, limit=n),
 }
