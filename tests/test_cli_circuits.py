@@ -162,6 +162,26 @@ def test_head(capsys, saved):
     assert data_of(capsys, "head", "L1H0", "--model", turned, "--distance", "2")["L1H0"]["QK"]["norm"] > 0
 
 
+def test_head_draws_its_tables(capsys, saved, tmp_path):
+    """Every cell is the table's entry, QK as a score; an induction head by hand raises what it sees and nothing else."""
+    path, picture = saved(biases=True), tmp_path / "head.svg"
+    data = data_of(capsys, "head", "L1H0", "L0H1", "--model", path, "--top", "3", "--svg", str(picture))
+    said = [node.text for node in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
+    assert [text for text in said if text[:1] == "L"] == ["L1H0 QK", "L1H0 OV", "L0H1 QK", "L0H1 OV"]
+    head, scale = px.head(px.load(path), "L1H0"), px.load(path).config.attention_scale
+    for what, table in (("QK", scale * head.qk_table.dense()), ("OV", head.ov_table.dense().T)):
+        listed = data["L1H0"][what]["top"]
+        for one, other in {(a, b) for a, _, _ in listed for _, b, _ in listed}:
+            value = table[LETTERS.index(one), LETTERS.index(other)]
+            assert f'"{one}" · "{other}": {value:.4g}' in said
+    by_hand = str(tmp_path / "by_hand.npz")
+    px.induction_model().save(by_hand)
+    data_of(capsys, "head", "L1H0", "--model", by_hand, "--top", "2", "--svg", str(picture))
+    said = [node.text for node in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
+    cells = said[said.index("L1H0 OV") + 1 :]
+    assert len(cells) == 4 and sum(text.endswith(": 0") for text in cells) == 2
+
+
 def test_induction(capsys, tmp_path):
     path = tmp_path / "by_hand.npz"
     px.induction_model().save(path)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 
 from ..circuits.heads import head
+from ..report.head_pictures import draw_heads
 from ..report.heads import CircuitsReport
 from .arguments import DEFAULT_MODEL, OK, add_loading_arguments, model_of, show
+from .pictures import add_svg_argument, draw
 
 HELP = "show heads side by side as two circuits: where they look, what they bring"
 
@@ -24,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, default=8, metavar="K", help="how many entries of each token table"
     )
+    add_svg_argument(parser, "the token tables where they are largest")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_loading_arguments(parser)
 
@@ -33,5 +36,6 @@ def run(options: argparse.Namespace) -> int:
     model = model_of(options)
     chosen = tuple(head(model, label) for label in options.heads)
     report = CircuitsReport(chosen, options.distance, options.top)
+    draw(options, lambda: draw_heads(report))
     show(report.data, report.text, options)
     return OK

@@ -178,7 +178,7 @@ class CircuitsReport:
 
     def _facts(self, head: Head, what: str) -> dict[str, str]:
         on_stream = self._on_stream(head, what)
-        values, found = singular_values(on_stream), spectrum(self._table(head, what))
+        values, found = singular_values(on_stream), spectrum(self.table(head, what))
         return {
             "rank at most": str(on_stream.rank_bound),
             "norm on the stream": f"{on_stream.norm():.4f}",
@@ -193,7 +193,8 @@ class CircuitsReport:
             return head.OV
         return head.QK if self.distance is None else head.QK_at(self.distance)
 
-    def _table(self, head: Head, what: str) -> LinearMap:
+    def table(self, head: Head, what: str) -> LinearMap:
+        """A head's token table, QK (destination, source) or OV (output, source)."""
         if what == "OV":
             return head.ov_table
         return head.qk_table if self.distance is None else head.qk_table_at(self.distance)
@@ -211,13 +212,21 @@ class CircuitsReport:
         return f"{title}\n{table(header, rows, '<<>')}"
 
     def _named(self, head: Head, what: str) -> Iterator[tuple[str, str, float]]:
-        """The largest entries: QK (destination, source), OV (source, output)."""
-        entries = top_entries(self._table(head, what), self.top, "positive")
-        scale = head.form.scale if what == "QK" else 1.0
+        """The largest entries with their tokens as text."""
         name = head.model.token_string
-        for row, column, value in zip(*entries, strict=True):
+        for first, second, value in self.entries(head, what):
+            yield name(first), name(second), value
+
+    def entries(self, head: Head, what: str) -> Iterator[tuple[int, int, float]]:
+        """The largest entries: QK (destination, source, score), OV (source, output, logit)."""
+        found = top_entries(self.table(head, what), self.top, "positive")
+        for row, column, value in zip(*found, strict=True):
             first, second = (row, column) if what == "QK" else (column, row)
-            yield name(int(first)), name(int(second)), scale * float(value)
+            yield int(first), int(second), self.scale(head, what) * float(value)
+
+    def scale(self, head: Head, what: str) -> float:
+        """What an entry of a table is multiplied by: the attention scale where it becomes a score."""
+        return head.form.scale if what == "QK" else 1.0
 
     def data(self) -> dict[str, Any]:
         """Return the report as plain data for JSON."""
@@ -230,6 +239,6 @@ class CircuitsReport:
             "norm": on_stream.norm(),
             "trace": on_stream.trace(),
             "singular_values": singular_values(on_stream).tolist(),
-            "spectrum": spectrum_data(spectrum(self._table(head, what))),
+            "spectrum": spectrum_data(spectrum(self.table(head, what))),
             "top": [list(entry) for entry in self._named(head, what)],
         }

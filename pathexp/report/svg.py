@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _WHITE: Color = (255, 255, 255)
 _BELOW: Color = (33, 102, 172)
 _ABOVE: Color = (178, 24, 43)
 _UNDEFINED = "#d9d9d9"
+_SIZE = re.compile(r'<svg [^>]*viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
 def safe(text: str) -> str:
@@ -69,6 +71,33 @@ def picture(body: Iterable[str], width: float, height: float, title: str) -> str
         f'width="{number(width)}" height="{number(height)}" font-family="sans-serif" font-size="11">\n'
         f"{element('rect', width=width, height=height, fill='#ffffff')}\n{inside}\n</svg>\n"
     )
+
+
+def grid(rows: Sequence[Sequence[str]], title: str) -> str:
+    """Return one SVG of several that `picture` made, side by side in rows.
+
+    >>> one = heat_map([[1.0]], ["a"], ["b"])
+    >>> both = grid([[one, one]], "twice")
+    >>> both.count("<svg"), _size(both)[0] == 2 * _size(one)[0], _size(both)[1] == _size(one)[1]
+    (3, True, True)
+    """
+    body, width, height = [], 0.0, 0.0
+    for row in rows:
+        x, tallest = 0.0, 0.0
+        for drawing in row:
+            wide, tall = _size(drawing)
+            body.append(f'<g transform="translate({number(x)} {number(height)})">\n{drawing}</g>')
+            x, tallest = x + wide, max(tallest, tall)
+        width, height = max(width, x), height + tallest
+    return picture(body, width, height, title)
+
+
+def _size(drawing: str) -> tuple[float, float]:
+    """The width and height of an SVG that `picture` made."""
+    found = _SIZE.match(drawing)
+    if found is None:
+        raise SpaceError(f"a grid takes pictures of `picture`, found {drawing[:40]!r}")
+    return float(found[1]), float(found[2])
 
 
 def signed_color(value: float, largest: float) -> str:

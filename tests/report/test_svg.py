@@ -11,7 +11,7 @@ from pathexp.cli import main
 from pathexp.errors import SizeError, SpaceError
 from pathexp.report.bars import bars
 from pathexp.report.circuit_pictures import draw_kinds
-from pathexp.report.svg import heat_map, safe
+from pathexp.report.svg import grid, heat_map, safe
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -100,3 +100,23 @@ def test_moves_add_up(capsys):
     )
     assert np.sum(data["edges"][0]) + np.sum(data["constants"][0]) == pytest.approx(whole)
     assert np.sum(data["arriving"][2]) == pytest.approx(data["target"]["value"])
+
+
+def test_a_grid_stands_in_rows():
+    one, other = (
+        heat_map(np.ones((2, 3)), "ab", "cde"),
+        heat_map(np.ones((9, 1)), "abcdefghi", "x", title="tall"),
+    )
+    root = ET.fromstring(grid([[one, other], [one]], "both"))
+    inner = root.findall(".//{*}g/{*}svg")
+    sizes = [(float(each.get("width")), float(each.get("height"))) for each in inner]
+    places = [each.get("transform") for each in root.findall("{*}g")]
+    (width, height), (wide, tall), _ = sizes
+    assert sizes[0] == sizes[2] and tall > height
+    expected = [(0, 0), (width, 0), (0, tall)]
+    read = [tuple(map(float, place[len("translate(") : -1].split())) for place in places]
+    np.testing.assert_allclose(read, expected, atol=0.01)
+    assert float(root.get("width")) == pytest.approx(width + wide, abs=0.02)
+    assert float(root.get("height")) == pytest.approx(tall + height, abs=0.02)
+    with pytest.raises(SpaceError, match="a grid takes pictures"):
+        grid([["no picture"]], "none")
