@@ -55,3 +55,25 @@ def test_its_paths_add_up_within_six_gigabytes() -> None:
     assert px.expand(trace).verify().ok
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2  # GiB
     assert peak < 6
+
+
+def test_its_induction_heads_are_found_by_the_library() -> None:
+    """L18H6 and L17H4 copy what followed; L16H0 and L11H1 look one token back."""
+    kinds = px.head_kinds(smollm2(), length=20, runs=2)
+    assert {"L18H6", "L17H4"} <= set(kinds.of_kind("induction"))
+    assert {"L16H0", "L11H1"} <= set(kinds.of_kind("previous token"))
+
+
+def test_its_largest_paths_with_all_gates_frozen_are_proven_and_right() -> None:
+    """The ten largest of 10³⁹, against every path of up to two components."""
+    trace = smollm2().run("The capital of France is")
+    terms, target = px.expand(trace), trace.logit(" Paris")
+    best = terms.top(10, target)
+    assert best.exact
+    assert abs(best.value + best.remainder - target.value) < 1e-8
+    for term, value in zip(best.terms, best.values, strict=True):
+        assert abs(term.value(target) - value) < 1e-9
+    listed = {term.path for term in best.terms}
+    short = terms.where("E U | E . U | E . . U")
+    for path, value in zip(short.paths(), short.values(target), strict=True):
+        assert path in listed or abs(value) <= best.bound * (1 + 1e-9)
