@@ -23,7 +23,7 @@ from .memory import Erasure, MemoryManagement, memory_management
 from .order import OrderBlind, order_blind
 from .privilege import Privilege, basis_privilege
 from .prune import prune
-from .raised import Raised, happens, raised
+from .raised import Raised, all_raised, happens, raised
 from .running import Tally, tally
 from .said_twice import repeated_runs
 from .skip_trigrams import Bug, SkipTrigram, bugs, forced_bug, skip_trigrams
@@ -73,6 +73,7 @@ __all__ = [
     "TurnedBasis",
     "VirtualHead",
     "VirtualShare",
+    "all_raised",
     "along",
     "attribute",
     "basis_kurtosis",

@@ -44,6 +44,7 @@ def calls():
     term, flow = terms["E L0H0 U"], px.flow(trace, target)
     short = {"model": model, "length": 4}
     return {
+        "all_raised": {"model": one, "trigrams": bug.all, "contexts": 3, "length": 9, "gap": 2, "seed": 1},
         "along": {"writer": "L0H0", "reader": "L1H0"},
         "attribute": {"trace": trace, "target": target, "by": "head", "k": 3},
         "basis_kurtosis": {"model": model, "corpus": TEXTS, "length": 6, "limit": 2, "seed": 1},

@@ -155,6 +155,7 @@ COMMANDS = {
     "heads": (["heads", "attn-2l", "--length", "9"], "--runs"),
     "heads of a text": (["heads", "attn-2l", "--length", "9", "--texts", "FILE"], "--runs"),
     "induction": (["induction", "attn-2l", "--length", "9"], "--runs"),
+    "skip-trigrams": (["skip-trigrams", "--top", "2", "--bugs", "2"], "--contexts"),
 }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.raised import happens, raised
+from pathexp.circuits.raised import all_raised, happens, raised
 from pathexp.circuits.skip_trigrams import OTHERS, bugs, forced_bug, skip_trigrams
 from pathexp.model import Tokenizer
 
@@ -96,3 +96,27 @@ def test_one_context_is_no_evidence():
     assert raised(model, trigram, contexts=32).happens
     found = raised(model, trigram, contexts=8, seconds=0.0)
     assert found.tally.windows == 1 and np.isnan(found.error) and not found.happens
+
+
+def test_measured_together_is_measured_alone():
+    """The same contexts, one tally: taken up again it gives what it gives at once, and of others it is refused."""
+    model = px.random_model(layers=1, heads=2, d_vocab=8, positions="none", seed=4)
+    first, *others = trigrams = skip_trigrams(model, 3)
+    together = all_raised(model, trigrams, contexts=9)
+    for each in together:
+        alone = raised(model, each.trigram, contexts=9)
+        assert (each.mean, each.error) == (alone.mean, alone.error) and each.tally is together[0].tally
+    some = all_raised(model, trigrams, contexts=4)[0].tally
+    again = all_raised(model, trigrams, contexts=9, start=some)
+    assert [each.mean for each in again] == [each.mean for each in together]
+    (bug,) = bugs(model, 1)
+    started = happens(model, bug, contexts=4)
+    assert (
+        happens(model, bug, contexts=9, start=started[0].tally)[3].mean
+        == happens(model, bug, contexts=9)[3].mean
+    )
+    with pytest.raises(px.PathexpError, match="begin anew"):
+        all_raised(model, others, contexts=9, start=some)
+    with pytest.raises(px.PathexpError, match="begin anew"):
+        raised(model, first, contexts=9, start=some)
+    assert all_raised(model, []) == ()
