@@ -114,7 +114,7 @@ def _run(report: ExpansionReport) -> Iterator[str]:
     trace = report.trace
     config = trace.config
     yield (
-        f"{trace.model.name or 'model'}: {config.n_layers} layers × {config.n_heads} heads, "
+        f"{trace.model.name or 'model'}: {count_of(config.n_layers, 'layer')} × {count_of(config.n_heads, 'head')}, "
         f"d_model {config.d_model}, d_head {config.d_head}, {config.d_vocab:,} symbols"
     )
     yield f"text     {' '.join(visible(token) for token in trace.token_strings)}"
