@@ -224,6 +224,7 @@ def _smaller(reach):
 
 
 LIMITS = [
+    {"nodes": 0},
     {"nodes": 1},
     {"nodes": 3},
     {"nodes": 10},
@@ -299,6 +300,25 @@ def test_a_second_interrupt_is_raised():
         signal.raise_signal(signal.SIGINT)
         assert interrupted()
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_program_that_handles_interrupts_otherwise_keeps_its_way(handler):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with interrupts() as interrupted:
+            assert signal.getsignal(signal.SIGINT) is handler
+            assert not interrupted()
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_no_endings_at_all_leave_nothing_proven():
+    trace = run(px.random_model(layers=8, heads=6, d_model=16, d_head=3, d_vocab=9, n_ctx=8, seed=3))
+    found = px.expand(trace).top(3, trace.logit(1), nodes=0)
+    assert not found.exact
+    assert found.examined < 1_000
 
 
 def test_outside_of_the_main_thread_nothing_is_caught():

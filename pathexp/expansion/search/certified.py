@@ -38,7 +38,7 @@ def search(walk: Walk, k: int, field: Array, budget: Budget) -> Found:
     """
     known, found = tables(walk), None
     if norms := None if known.has_sets else known.norm_bounds:
-        nodes = min(NORM_NODES, budget.nodes or NORM_NODES)
+        nodes = NORM_NODES if budget.nodes is None else min(NORM_NODES, budget.nodes)
         found = _search(known, norms, k, field, replace(budget, nodes=nodes))
         if found.exact or budget.late() or nodes == budget.nodes:
             return found

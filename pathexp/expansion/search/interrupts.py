@@ -11,12 +11,15 @@ from types import FrameType
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed since; a second time it is raised as ever. Outside of the main thread, never."""
-    if threading.current_thread() is not threading.main_thread():
+    """Whether Ctrl-C was pressed since; a second time it is raised as ever.
+
+    Never outside of the main thread, nor where a program ignores interrupts or takes them elsewhere than in Python.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield bool
         return
     seen: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:
         if seen:
