@@ -60,3 +60,11 @@ class TargetError(PathexpError):
 
 class LoadWarning(UserWarning):
     """Something that a file leaves open, and that was decided by a default."""
+
+
+class AnswerError(PathexpError):
+    """An answer's part that does not fit together, or that is asked for and is not there."""
+
+
+class MissingExtraError(PathexpError):
+    """An optional package that is not installed; the message names the extra and the command."""

@@ -1,0 +1,110 @@
+"""Answers for notebooks: HTML without scripts or styles that act, every word escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import singledispatch
+from html import escape
+
+from .cells import cell
+from .document import Document, checks_table
+from .legend import legend
+from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Table
+from .text import hidden
+from .visible import inert, visible
+
+ROWS = 60
+"""How many rows a table shows unless it says otherwise or more are asked for."""
+
+
+def render(document: Document, *, top: int | None = None) -> str:
+    """Return a document as an HTML fragment."""
+    body = "".join(show(part, top) for part in document.parts)
+    explained = "".join(f"<dt>{word(s)}</dt><dd>{word(m)}</dd>" for s, m in legend(document).items())
+    glossary = f"<details><summary>symbols</summary><dl>{explained}</dl></details>" if explained else ""
+    return f'<div class="pathexp"><p><b>{word(document.headline)}</b></p>{body}{glossary}</div>'
+
+
+def word(said: str) -> str:
+    """Return text that cannot act, in HTML.
+
+    >>> word("<script>")
+    '&lt;script&gt;'
+    """
+    return escape(inert(said))
+
+
+@singledispatch
+def show(part: Part, top: int | None) -> str:
+    """Return one part as HTML; pictures are asked for by `plot`."""
+    raise TypeError(type(part).__name__)
+
+
+@show.register
+def _(part: Note, top: int | None) -> str:
+    title = f"<b>{word(part.title)}</b><br>" if part.title else ""
+    return f"<p>{title}{'<br>'.join(map(word, part.text.splitlines()))}</p>"
+
+
+@show.register
+def _(part: Check, top: int | None) -> str:
+    lines = [str(part), *part.detail.splitlines()]
+    return f"<p>{'<br>'.join(map(word, lines))}</p>" + show(checks_table((part,)), None)
+
+
+@show.register
+def _(part: Facts, top: int | None) -> str:
+    if not part.shown:
+        return ""
+    rows = "".join(f"<tr><th>{word(n)}</th><td>{word(str(v))}</td></tr>" for n, v in part.values.items())
+    return f"<table><caption>{word(part.title)}</caption><tbody>{rows}</tbody></table>"
+
+
+@show.register
+def _(part: Formula, top: int | None) -> str:
+    name = f"<p>{word(part.name)}</p>" if part.name else ""
+    return f"{name}<p>$${escape(part.latex)}$$</p>" if part.latex else f"{name}<p>{word(part.text)}</p>"
+
+
+@show.register
+def _(part: Figure, top: int | None) -> str:
+    return ""
+
+
+@show.register
+def _(part: Table, top: int | None) -> str:
+    limit = (None if part.shown is None else max(part.shown, ROWS)) if top is None else top
+    rows = part.rows if limit is None else part.rows[:limit]
+    head = "".join(f"<th>{word(column.heading)}</th>" for column in part.columns)
+    body = "".join(f"<tr>{''.join(_cells(row, part))}</tr>" for row in (*rows, *part.rest))
+    left = hidden(part, len(rows)) if len(rows) < len(part.rows) else ""
+    return (
+        f"<table><caption>{word(part.title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        + (f"<p>{word(left)}</p>" if left else "")
+    )
+
+
+def _cells(row: tuple[object, ...], table: Table) -> Iterator[str]:
+    for value, column in zip(row, table.columns, strict=True):
+        side = "right" if column.numeric else "left"
+        yield f'<td style="text-align:{side}">{escape(cell(value, column))}</td>'  # type: ignore[arg-type]
+
+
+@show.register
+def _(part: Matrix, top: int | None) -> str:
+    named = visible if part.tokens else inert
+    head = "".join(f"<th>{escape(named(label))}</th>" for label in part.columns[:ROWS])
+    body = "".join(
+        f"<tr><th>{escape(named(label))}</th>"
+        + "".join(
+            f"<td>{value:.{part.digits}f}</td>" if value == value else "<td>–</td>" for value in row[:ROWS]
+        )
+        + "</tr>"
+        for label, row in zip(part.rows[:ROWS], part.values, strict=False)
+    )
+    cut = len(part.rows) > ROWS or len(part.columns) > ROWS
+    left = (
+        f"<p>the first {ROWS} of {len(part.rows):,} rows and {len(part.columns):,} columns</p>" if cut else ""
+    )
+    title = word(f"{part.title} ({part.unit})" if part.unit else part.title)
+    return f"<table><caption>{title}</caption><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>{left}"

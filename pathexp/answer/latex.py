@@ -1,0 +1,86 @@
+"""Answers as LaTeX: booktabs tables, formulas as mathematics, every special character escaped."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from .cells import cell
+from .document import Document, entries_table
+from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Table
+from .text import hidden
+from .visible import inert
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "≤": r"$\le$", "⊗": r"$\otimes$", "×": r"$\times$",
+    "–": "--", "…": r"\dots{}", "ᵀ": r"$^\top$", "∞": r"$\infty$", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+
+
+def word(said: str) -> str:
+    """Return text that LaTeX shows and does not obey.
+
+    >>> print(word("$x_1$ & 5 %"))
+    \\$x\\_1\\$ \\& 5 \\%
+    """
+    return "".join(_SPECIAL.get(character, character) for character in inert(said))
+
+
+def render(document: Document, *, top: int | None = None) -> str:
+    """Return a document as LaTeX that needs booktabs and amsmath."""
+    body = [shown for part in document.parts if (shown := show(part, top))]
+    return "\n\n".join([rf"\paragraph{{{word(document.headline)}}}", *body])
+
+
+@singledispatch
+def show(part: Part, top: int | None) -> str:
+    """Return one part as LaTeX."""
+    raise TypeError(type(part).__name__)
+
+
+@show.register
+def _(part: Note, top: int | None) -> str:
+    lines = [word(line) for line in ([part.title] if part.title else []) + part.text.splitlines()]
+    return " \\\\\n".join(lines)
+
+
+@show.register
+def _(part: Check, top: int | None) -> str:
+    return word(str(part))
+
+
+@show.register
+def _(part: Facts, top: int | None) -> str:
+    if not part.shown:
+        return ""
+    return " \\\\\n".join(f"{word(name)}: {word(str(value))}" for name, value in part.values.items())
+
+
+@show.register
+def _(part: Formula, top: int | None) -> str:
+    return f"\\[ {part.latex} \\]" if part.latex else word(part.text)
+
+
+@show.register
+def _(part: Figure, top: int | None) -> str:
+    return ""
+
+
+@show.register
+def _(part: Table, top: int | None) -> str:
+    limit = part.shown if top is None else top
+    rows = part.rows if limit is None else part.rows[:limit]
+    sides = "".join("r" if column.numeric else "l" for column in part.columns)
+    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule"]
+    lines.append(" & ".join(word(column.heading) for column in part.columns) + r" \\")
+    lines.append(r"\midrule")
+    for row in (*rows, *part.rest):
+        lines.append(" & ".join(word(cell(v, c)) for v, c in zip(row, part.columns, strict=True)) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    left = [word(hidden(part, len(rows)))] if len(rows) < len(part.rows) else []
+    return "\n".join([*([word(part.title) + r" \\"] if part.title else []), *lines, *left])
+
+
+@show.register
+def _(part: Matrix, top: int | None) -> str:
+    return show(entries_table(part), top)

@@ -1,0 +1,192 @@
+"""Answers for a terminal: aligned tables that fit the width, long formulas shortened, nothing that acts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from functools import singledispatch
+
+from .cells import cell
+from .document import Document
+from .legend import legend
+from .parts import Check, Column, Facts, Figure, Formula, Matrix, Note, Part, Table, Value
+from .visible import inert, visible
+
+GAP = "  "
+NARROWEST = 12
+"""A flexible column is not shortened below this."""
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal; 100 where there is none."""
+    return max(shutil.get_terminal_size((100, 24)).columns, 40)
+
+
+def render(document: Document, *, width: int | None = None, top: int | None = None) -> str:
+    """Return a document as text, at most `width` columns wide where its words allow, `top` rows a table."""
+    wide = terminal_width() if width is None else width
+    blocks = [inert(document.headline)] if document.headline else []
+    blocks += [block for part in document.parts if (block := show(part, wide, top))]
+    if explained := legend(document):
+        blocks.append("\n".join(f"{symbol}  {meaning}" for symbol, meaning in explained.items()))
+    return "\n\n".join(blocks)
+
+
+def shortened(line: str, width: int) -> str:
+    """Return a line of at most `width` characters, cut with "…".
+
+    >>> shortened("E L0H1 L1H0 U", 9)
+    'E L0H1 L…'
+    """
+    line = inert(line)
+    return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+
+
+@singledispatch
+def show(part: Part, width: int, top: int | None) -> str:
+    """Return one part as text; pictures have none."""
+    raise TypeError(type(part).__name__)
+
+
+@show.register
+def _(part: Note, width: int, top: int | None) -> str:
+    lines = [inert(line) for line in part.text.splitlines()]
+    return "\n".join([inert(part.title), *(f"  {line}" for line in lines)] if part.title else lines)
+
+
+@show.register
+def _(part: Check, width: int, top: int | None) -> str:
+    return "\n".join([inert(str(part)), *(f"  {inert(line)}" for line in part.detail.splitlines())])
+
+
+@show.register
+def _(part: Facts, width: int, top: int | None) -> str:
+    if not part.shown or not part.values:
+        return ""
+    names = [name.replace("_", " ") for name in part.values]
+    wide = max(map(len, names))
+    lines = [f"{inert(n):{wide}}  {_fact(v)}" for n, v in zip(names, part.values.values(), strict=True)]
+    return "\n".join([inert(part.title), *lines] if part.title else lines)
+
+
+def _fact(value: Value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.6g}" if isinstance(value, float) else inert(str("–" if value is None else value))
+
+
+@show.register
+def _(part: Formula, width: int, top: int | None) -> str:
+    return f"{inert(part.name)} = {inert(part.text)}" if part.name else inert(part.text)
+
+
+@show.register
+def _(part: Figure, width: int, top: int | None) -> str:
+    return ""
+
+
+@show.register
+def _(part: Table, width: int, top: int | None) -> str:
+    limit = part.shown if top is None else top
+    rows = part.rows if limit is None else part.rows[:limit]
+    lines = [inert(part.title)] if part.title else []
+    if rows or part.rest:
+        cells = [[cell(value, column) for value, column in zip(row, part.columns, strict=True)]
+                 for row in (*rows, *part.rest)]  # fmt: skip
+        lines += blocks(part.columns, cells, width, len(part.key) or 1)
+    else:
+        lines.append("(none)")
+    if len(rows) < len(part.rows):
+        lines.append(hidden(part, len(rows)))
+    return "\n".join(lines)
+
+
+def hidden(table: Table, shown: int) -> str:
+    """Return the line that says how many rows are not shown, and what they add."""
+    left = table.rows[shown:]
+    said = f"… {len(left):,} more of {len(table.rows):,} rows"
+    if table.additive and table.value is not None:
+        place = [column.name for column in table.columns].index(table.value)
+        total = sum(value for row in left if isinstance(value := row[place], int | float))
+        said += f", {cell(float(total), table.columns[place])} together"
+    return said
+
+
+def blocks(columns: Sequence[Column], cells: list[list[str]], width: int, key: int) -> list[str]:
+    """Return the lines of a table that fits: flexible columns are shortened, then columns go to further blocks."""
+    table = [[column.heading for column in columns], *cells]
+    widths = fit([max(len(row[at]) for row in table) for at in range(len(columns))], columns, width)
+    lines: list[str] = []
+    for group in _groups(widths, width, min(key, len(columns))):
+        lines += [""] if lines else []
+        lines += list(_lines(table, group, widths, columns))
+    return lines
+
+
+def fit(widths: list[int], columns: Sequence[Column], width: int) -> list[int]:
+    """Return the widths of columns: formulas, then paths and texts give way where the whole is too wide."""
+    for kinds in (("formula",), ("path", "text", "token")):
+        for at, column in enumerate(columns):
+            over = sum(widths) + len(GAP) * (len(widths) - 1) - width
+            if over > 0 and column.kind in kinds:
+                widths[at] = max(widths[at] - over, min(widths[at], max(NARROWEST, len(column.heading))))
+    return widths
+
+
+def _groups(widths: list[int], width: int, key: int) -> Iterator[list[int]]:
+    """Yield the columns of each block; the key columns lead every block."""
+    head = list(range(key))
+    group = list(head)
+    for at in range(key, len(widths)):
+        if len(group) > key and sum(widths[c] + len(GAP) for c in [*group, at]) - len(GAP) > width:
+            yield group
+            group = list(head)
+        group.append(at)
+    yield group
+
+
+def _lines(
+    table: list[list[str]], group: list[int], widths: list[int], columns: Sequence[Column]
+) -> Iterator[str]:
+    for number, row in enumerate(table):
+        yield GAP.join(_padded(row[at], widths[at], columns[at]) for at in group).rstrip()
+        if number == 0:
+            yield GAP.join("─" * widths[at] for at in group)
+
+
+def _padded(said: str, width: int, column: Column) -> str:
+    said = said if len(said) <= width else said[: width - 1] + "…"
+    return f"{said:>{width}}" if column.numeric else f"{said:<{width}}"
+
+
+LARGEST_MATRIX = 24
+"""A matrix of more rows is summed up by its largest entries."""
+
+
+@show.register
+def _(part: Matrix, width: int, top: int | None) -> str:
+    named = visible if part.tokens else inert
+    columns = [Column("row", "text", part.row_axis), *(
+        Column(f"c{at}", "number", named(label), digits=part.digits) for at, label in enumerate(part.columns)
+    )]  # fmt: skip
+    lines = [inert(part.title)] if part.title else []
+    wide = (part.digits + 6) * len(part.columns) + 12
+    if len(part.rows) > LARGEST_MATRIX or wide > 3 * width:
+        return "\n".join([*lines, *_largest(part, named, 12 if top is None else top)])
+    cells = [[named(label), *(cell(_undefined(v), column) for v, column in zip(row, columns[1:], strict=True))]
+             for label, row in zip(part.rows, part.values, strict=True)]  # fmt: skip
+    return "\n".join([*lines, *blocks(columns, cells, width, 1)])
+
+
+def _undefined(value: float) -> float | None:
+    return None if value != value else float(value)
+
+
+def _largest(part: Matrix, named: object, top: int) -> Iterable[str]:
+    rows = [entry for entry, _ in zip(part.entries(), range(top), strict=False)]
+    yield f"{len(part.rows):,} × {len(part.columns):,}; the {len(rows)} entries of largest absolute value:"
+    wide = max((len(inert(row)) for row, _, _ in rows), default=0)
+    for row, column, value in rows:
+        yield f"{inert(row):{wide}}  {inert(column)}  {value:+.{part.digits}f}"
