@@ -84,6 +84,6 @@ def to_csv(document: Document, table: str | None = None) -> str:
     chosen = document.table(table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.name for column in chosen.columns])
+    writer.writerow([inert(column.name) for column in chosen.columns])
     writer.writerows([inert(v) if isinstance(v, str) else _finite(v) for v in row] for row in chosen.rows)
     return out.getvalue()
