@@ -8,10 +8,10 @@
 """
 
 from .algebra import LinearMap, Space, compose
+from .answer import Answer
 from .circuits import (
     Tally,
     along,
-    attribute,
     basis_kurtosis,
     basis_privilege,
     bigrams,
@@ -20,7 +20,6 @@ from .circuits import (
     composition_scores,
     composition_table,
     copying,
-    decompose,
     directions_of,
     explain_induction,
     flow,
@@ -45,6 +44,8 @@ from .circuits import (
     virtual_share,
     virtual_weight,
 )
+from .circuits.attribution.attribution import attribution
+from .circuits.attribution.decompose import decompose
 from .errors import PathexpError
 from .expansion import (
     Expansion,
@@ -65,6 +66,7 @@ from .model import Config, Model, Target, Trace, Weights, induction_model, load,
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "Config",
     "Expansion",
     "LinearMap",
@@ -83,7 +85,7 @@ __all__ = [
     "Verdict",
     "Weights",
     "along",
-    "attribute",
+    "attribution",
     "basis_kurtosis",
     "basis_privilege",
     "bigrams",

@@ -26,7 +26,7 @@ RESULTS = (
     px.virtual_share(MODEL, TEXTS, length=4),
     px.virtual_share(MODEL, TEXTS, length=4).tally,
     px.order_importance(MODEL, TEXTS, length=4),
-    px.attribute(TRACE, TARGET),
+    px.attribution(TRACE, TARGET),
     px.information(TRACE, TARGET),
     px.logit_lens(TRACE),
     px.decompose(TRACE),

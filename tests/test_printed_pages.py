@@ -1,6 +1,7 @@
 """The pages show what the commands print: every block that begins with "$ pathexp" is run again."""
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def placed(argument):
 @pytest.mark.parametrize(("command", "shown"), list(blocks()))
 def test_shown_is_printed(capsys, command, shown):
     """Words to the letter; numbers to the last digits that rounding may change, errors not at all."""
-    assert main([placed(argument) for argument in command.split()]) == 0
+    assert main([placed(argument) for argument in shlex.split(command)]) == 0
     printed = capsys.readouterr().out
     shown, printed = (
         re.sub(r"error \S+ ≤ tolerance \S+", "error …", text).strip() for text in (shown, printed)

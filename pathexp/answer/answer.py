@@ -46,6 +46,11 @@ class Answer:
         return all(check.ok for check in self.document.of(Check))
 
     @property
+    def complete(self) -> bool:
+        """Whether nothing was cut short."""
+        return True
+
+    @property
     def document(self) -> Document:
         """The headline and the parts as values."""
         saved = self.__dict__.get("_document")

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ..errors import AnswerError
 from . import columns
 from .parts import Check, Facts, Matrix, Part, Table
 
 P = TypeVar("P", bound=Part)
+
+
+class Sayable(Protocol):
+    """What has a headline and parts."""
+
+    def headline(self) -> str:
+        """Return one line."""
+        ...
+
+    def parts(self) -> Iterable[Part]:
+        """Return or stream the parts."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -23,6 +36,11 @@ class Document:
     def of(self, kind: type[P]) -> tuple[P, ...]:
         """Return the parts of a kind."""
         return tuple(part for part in self.parts if isinstance(part, kind))
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The checks."""
+        return self.of(Check)
 
     def table(self, name: str | None = None) -> Table:
         """Return the main table (the first), or the one of a name.

@@ -9,8 +9,8 @@ from html import escape
 from .cells import cell
 from .document import Document, checks_table
 from .legend import legend
-from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Table
-from .text import hidden
+from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Row, Table
+from .text import hidden, hidden_row
 from .visible import inert, visible
 
 ROWS = 60
@@ -76,18 +76,23 @@ def _(part: Table, top: int | None) -> str:
     limit = (None if part.shown is None else max(part.shown, ROWS)) if top is None else top
     rows = part.rows if limit is None else part.rows[:limit]
     head = "".join(f"<th>{word(column.heading)}</th>" for column in part.columns)
-    body = "".join(f"<tr>{''.join(_cells(row, part))}</tr>" for row in (*rows, *part.rest))
-    left = hidden(part, len(rows)) if len(rows) < len(part.rows) else ""
+    cells = [*_cells(rows, part), *hidden_row(part, len(rows)), *_cells(part.rest, part)]
+    body = "".join(f"<tr>{''.join(_sided(row, part))}</tr>" for row in cells)
+    left = "" if part.additive or len(rows) == len(part.rows) else f"… {hidden(part, len(rows))}"
     return (
         f"<table><caption>{word(part.title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         + (f"<p>{word(left)}</p>" if left else "")
     )
 
 
-def _cells(row: tuple[object, ...], table: Table) -> Iterator[str]:
-    for value, column in zip(row, table.columns, strict=True):
-        side = "right" if column.numeric else "left"
-        yield f'<td style="text-align:{side}">{escape(cell(value, column))}</td>'  # type: ignore[arg-type]
+def _cells(rows: tuple[Row, ...], table: Table) -> Iterator[list[str]]:
+    for row in rows:
+        yield [cell(value, column) for value, column in zip(row, table.columns, strict=True)]
+
+
+def _sided(row: list[str], table: Table) -> Iterator[str]:
+    for said, column in zip(row, table.columns, strict=True):
+        yield f'<td style="text-align:{"right" if column.numeric else "left"}">{escape(said)}</td>'
 
 
 @show.register

@@ -6,8 +6,8 @@ from functools import singledispatch
 
 from .cells import cell
 from .document import Document, entries_table
-from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Table
-from .text import hidden
+from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Row, Table
+from .text import hidden, hidden_row
 from .visible import inert
 
 _SPECIAL = {
@@ -74,11 +74,15 @@ def _(part: Table, top: int | None) -> str:
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule"]
     lines.append(" & ".join(word(column.heading) for column in part.columns) + r" \\")
     lines.append(r"\midrule")
-    for row in (*rows, *part.rest):
-        lines.append(" & ".join(word(cell(v, c)) for v, c in zip(row, part.columns, strict=True)) + r" \\")
+    for cells in [*_cells(rows, part), *hidden_row(part, len(rows)), *_cells(part.rest, part)]:
+        lines.append(" & ".join(map(word, cells)) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
-    left = [word(hidden(part, len(rows)))] if len(rows) < len(part.rows) else []
+    left = [] if part.additive or len(rows) == len(part.rows) else [word(f"… {hidden(part, len(rows))}")]
     return "\n".join([*([word(part.title) + r" \\"] if part.title else []), *lines, *left])
+
+
+def _cells(rows: tuple[Row, ...], table: Table) -> list[list[str]]:
+    return [[cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in rows]
 
 
 @show.register

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 
 from .cells import cell
-from .document import Document
+from .document import Document, Sayable
 from .legend import legend
 from .parts import Check, Column, Facts, Figure, Formula, Matrix, Note, Part, Table, Value
 from .visible import inert, visible
@@ -25,11 +25,38 @@ def terminal_width() -> int:
 def render(document: Document, *, width: int | None = None, top: int | None = None) -> str:
     """Return a document as text, at most `width` columns wide where its words allow, `top` rows a table."""
     wide = terminal_width() if width is None else width
-    blocks = [inert(document.headline)] if document.headline else []
-    blocks += [block for part in document.parts if (block := show(part, wide, top))]
-    if explained := legend(document):
-        blocks.append("\n".join(f"{symbol}  {meaning}" for symbol, meaning in explained.items()))
-    return "\n\n".join(blocks)
+    said = [
+        inert(document.headline),
+        *(show(part, wide, top) for part in document.parts),
+        _explained(document),
+    ]
+    return "\n\n".join(block for block in said if block)
+
+
+def stream(answer: Sayable, *, width: int | None = None, top: int | None = None) -> Document:
+    """Print an answer part by part, as soon as each is made, and return the document of what was printed.
+
+    An interrupt (Ctrl-C) ends it with what there is, and one line that says so.
+    """
+    wide = terminal_width() if width is None else width
+    print(inert(answer.headline()), flush=True)
+    parts: list[Part] = []
+    try:
+        for part in answer.parts():
+            parts.append(part)
+            if block := show(part, wide, top):
+                print(f"\n{block}", flush=True)
+    except KeyboardInterrupt:
+        parts.append(Check("the answer is complete", 0.0, 0.0, reason="interrupted; this is what there was"))
+        print(f"\n{parts[-1]}", flush=True)
+    document = Document("", answer.headline(), tuple(parts))
+    if explained := _explained(document):
+        print(f"\n{explained}", flush=True)
+    return document
+
+
+def _explained(document: Document) -> str:
+    return "\n".join(f"{symbol}  {meaning}" for symbol, meaning in legend(document).items())
 
 
 def shortened(line: str, width: int) -> str:
@@ -92,26 +119,35 @@ def _(part: Table, width: int, top: int | None) -> str:
     limit = part.shown if top is None else top
     rows = part.rows if limit is None else part.rows[:limit]
     lines = [inert(part.title)] if part.title else []
-    if rows or part.rest:
-        cells = [[cell(value, column) for value, column in zip(row, part.columns, strict=True)]
-                 for row in (*rows, *part.rest)]  # fmt: skip
-        lines += blocks(part.columns, cells, width, len(part.key) or 1)
-    else:
-        lines.append("(none)")
-    if len(rows) < len(part.rows):
-        lines.append(hidden(part, len(rows)))
+    cells = [[cell(v, column) for v, column in zip(row, part.columns, strict=True)] for row in rows]
+    cells += hidden_row(part, len(rows))
+    cells += [[cell(v, column) for v, column in zip(row, part.columns, strict=True)] for row in part.rest]
+    lines += blocks(part.columns, cells, width, len(part.key) or 1) if cells else ["(none)"]
+    if len(rows) < len(part.rows) and not part.additive:
+        lines.append(f"… {hidden(part, len(rows))}")
     return "\n".join(lines)
 
 
 def hidden(table: Table, shown: int) -> str:
-    """Return the line that says how many rows are not shown, and what they add."""
+    """Return how many rows are not shown.
+
+    >>> from pathexp.answer import Table, columns
+    >>> hidden(Table((columns.text("x"),), [("a",), ("b",)]), 1)
+    '1 more of 2 rows'
+    """
+    return f"{len(table.rows) - shown:,} more of {len(table.rows):,} rows"
+
+
+def hidden_row(table: Table, shown: int) -> list[list[str]]:
+    """Return the row that says how many rows are not shown and what they add, where rows add up."""
     left = table.rows[shown:]
-    said = f"… {len(left):,} more of {len(table.rows):,} rows"
-    if table.additive and table.value is not None:
-        place = [column.name for column in table.columns].index(table.value)
-        total = sum(value for row in left if isinstance(value := row[place], int | float))
-        said += f", {cell(float(total), table.columns[place])} together"
-    return said
+    if not (left and table.additive and table.value is not None):
+        return []
+    names = [column.name for column in table.columns]
+    place = names.index(table.value)
+    total = float(sum(value for row in left if isinstance(value := row[place], int | float)))
+    return [[f"… {len(left):,} more" if at == 0 else cell(total, column) if at == place else ""
+             for at, column in enumerate(table.columns)]]  # fmt: skip
 
 
 def blocks(columns: Sequence[Column], cells: list[list[str]], width: int, key: int) -> list[str]:

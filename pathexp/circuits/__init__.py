@@ -1,14 +1,12 @@
 """Circuits: one question a file, answered from weights, graphs and runs."""
 
 from ..model.forward import rerun
-from .attribution import Attribution, HeadTokens, attribute, head_tokens
 from .basis import BasisKurtoses, BasisKurtosis, basis_kurtosis
 from .bigrams import Bigrams, bigrams
 from .bottleneck import Bottleneck, Bottlenecks, bottlenecks, effective_rank
 from .composition import CompositionScores, composition_scores
 from .composition_path import CompositionTable, PathComposition, composition_score, composition_table
 from .copying import Copying, Spectrum, copying, ov_spectrum, qk_spectrum, row_maximum_on_diagonal, spectrum
-from .decompose import Balance, Decomposition, decompose
 from .exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from .flow import flow, inflow_shares, split
 from .head_kinds import HeadKind, HeadKinds, head_kinds
@@ -34,8 +32,6 @@ from .virtual import virtual_weight
 from .virtual_heads import VirtualHead, VirtualShare, virtual_heads, virtual_share
 
 __all__ = [
-    "Attribution",
-    "Balance",
     "BasisKurtoses",
     "BasisKurtosis",
     "Bigrams",
@@ -47,12 +43,10 @@ __all__ = [
     "CoordinateStory",
     "Copying",
     "Cut",
-    "Decomposition",
     "Erasure",
     "Head",
     "HeadKind",
     "HeadKinds",
-    "HeadTokens",
     "Induction",
     "InductionPair",
     "Information",
@@ -75,7 +69,6 @@ __all__ = [
     "VirtualShare",
     "all_raised",
     "along",
-    "attribute",
     "basis_kurtosis",
     "basis_privilege",
     "between",
@@ -86,7 +79,6 @@ __all__ = [
     "composition_scores",
     "composition_table",
     "copying",
-    "decompose",
     "directions_of",
     "distance",
     "effective_rank",
@@ -96,7 +88,6 @@ __all__ = [
     "happens",
     "head",
     "head_kinds",
-    "head_tokens",
     "induction_heads",
     "induction_pairs",
     "inflow_shares",

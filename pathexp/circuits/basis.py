@@ -20,8 +20,8 @@ from ..kinds import AMOUNT, SEED, expect
 from ..model import Model, Trace
 from ..model.model import check_model
 from ..model.rewrite.basis import orthogonal
+from .attribution.decompose import stream_points
 from .corpus import Corpus, Tokens, windows
-from .decompose import stream_points
 from .running import Tally, asked, tally
 
 TURNS = 16

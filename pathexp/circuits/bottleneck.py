@@ -15,8 +15,8 @@ from ..graph import Array
 from ..kinds import Kind, expect, whole
 from ..model import Config, Model
 from ..model.model import check_model
+from .attribution.decompose import stream_points
 from .corpus import Corpus, Tokens, windows
-from .decompose import stream_points
 from .running import Tally, asked, tally
 
 

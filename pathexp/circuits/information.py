@@ -14,7 +14,7 @@ import numpy as np
 from ..graph import Array, Block, Operator, Step, pull, push, word_map
 from ..model import Target, Trace
 from ..model.trace import check_trace
-from .attribution import pulled_back, stream_before
+from .attribution.attribution import pulled_back, stream_before
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from ..kinds import TRUTH, expect
 from ..model import Trace
 from ..model.parts import unembedded
 from ..model.trace import check_trace
-from .decompose import stream_points
+from .attribution.decompose import stream_points
 
 Mode = Literal["own", "frozen"]
 MODES = ("own", "frozen")

@@ -20,8 +20,8 @@ from ..graph import Array
 from ..model import Model, Trace
 from ..model.checks import size
 from ..model.model import check_model
+from .attribution.decompose import decompose
 from .corpus import Corpus, Tokens, windows
-from .decompose import decompose
 from .passing import passing
 from .ports import Ports
 from .running import Tally, asked, tally

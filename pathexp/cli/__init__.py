@@ -13,7 +13,6 @@ from typing import Protocol
 
 from ..errors import PathexpError
 from . import (
-    attribute,
     basis,
     bigrams,
     bottlenecks,
@@ -43,7 +42,11 @@ from . import (
     virtual_heads,
 )
 from .arguments import OK, REFUSED
+from .runner import declare, run
+from .table import TABLE
 from .terminal import speak_any_encoding
+
+INTERRUPTED = 130
 
 
 class Command(Protocol):
@@ -75,7 +78,6 @@ COMMANDS: Mapping[str, Command] = {
     "lens": lens,
     "compose": compose,
     "virtual": virtual,
-    "attribute": attribute,
     "information": information,
     "orders": orders,
     "intervene": intervene,
@@ -99,9 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return OK
     try:
-        code = COMMANDS[options.command].run(options)
+        row = TABLE.get(options.command)
+        code = COMMANDS[options.command].run(options) if row is None else run(row, options)
         sys.stdout.flush()
         return code
+    except KeyboardInterrupt:
+        print("interrupted before there was an answer", file=sys.stderr)
+        return INTERRUPTED
     except PathexpError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return REFUSED
@@ -122,11 +128,17 @@ def _silence() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pathexp",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Take a transformer apart into paths that provably add up to its forward pass.",
         epilog="Try: pathexp expand. Exit codes: 0 done and proven, 1 a check failed, 2 the input was refused, "
         "3 a list was cut short.",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for name, row in TABLE.items():
+        declare(
+            commands.add_parser(name, help=row.help, description=row.help, epilog=f"Example: {row.example}"),
+            row,
+        )
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))
     return parser

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..circuits.decompose import Decomposition, decompose
+from ..circuits.attribution.decompose import Decomposition, decompose
 from ..circuits.lens import Lens, logit_lens
 from ..graph import Array
 from ..model import Target, Trace

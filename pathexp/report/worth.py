@@ -5,40 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..circuits.attribution import Attribution
 from ..circuits.importance import OrderImportance
 from .text import table
-
-
-@dataclass(frozen=True)
-class AttributionReport:
-    """An attribution, its `top` largest rows first and the rest as one exact sum."""
-
-    found: Attribution
-    top: int
-
-    def text(self) -> str:
-        """Return the report for a terminal."""
-        ranked = self.found.ranked()
-        rows = [[label, f"{value:+.4f}"] for label, value in ranked[: self.top]]
-        if rest := ranked[self.top :]:
-            rows.append([f"{len(rest)} other rows", f"{sum(value for _, value in rest):+.4f}"])
-        rows.append(["all", f"{self.found.values.sum():+.4f}"])
-        sign = "adds" if self.found.ok else "DOES NOT ADD"
-        head = f"{self.found.target.label}, by {self.found.unit}"
-        foot = f"the column {sign} up to {self.found.target.value:+.4f}: error {self.found.error:.1e}"
-        return f"{head}\n\n{table([self.found.unit, 'adds'], rows, '<>')}\n\n{foot}"
-
-    def data(self) -> dict[str, Any]:
-        """Return the report as plain data for JSON, all rows."""
-        target = self.found.target
-        return {
-            "target": {"label": target.label, "position": target.position, "value": target.value},
-            "unit": self.found.unit,
-            "rows": [{"label": label, "value": value} for label, value in self.found.ranked()],
-            "ok": self.found.ok,
-            "error": self.found.error,
-        }
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..circuits.attribution import Attribution
 from ..circuits.importance import OrderImportance
 from ..circuits.lens import Lens
 from ..model import Target
@@ -12,23 +11,6 @@ from .bars import bars
 from .interventions import InterventionReport
 from .svg import heat_map
 from .text import visible
-
-
-def draw_attribution(found: Attribution, top: int = 20) -> str:
-    """Return bars of the `top` rows of an attribution, and of all others together.
-
-    >>> import pathexp as px
-    >>> from pathexp.circuits import attribute
-    >>> trace = px.random_model().run([1, 2, 3])
-    >>> draw_attribution(attribute(trace, trace.logit(1))).startswith("<svg")
-    True
-    """
-    ranked = found.ranked()
-    rows, rest = ranked[:top], ranked[top:]
-    if rest:
-        rows = [*rows, (f"{len(rest)} other rows", sum(value for _, value in rest))]
-    title = f"{found.target.label} = {found.target.value:+.4f}, by {found.unit}"
-    return bars([name for name, _ in rows], [value for _, value in rows], title=title)
 
 
 def draw_orders(found: OrderImportance, top: int = 12) -> str:

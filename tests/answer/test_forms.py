@@ -83,10 +83,10 @@ def test_text_fits_the_width(width: int) -> None:
 
 def test_rows_that_are_not_printed_are_counted_and_summed() -> None:
     said = answer(n=40, shown=5, additive=True).text(width=120)
-    assert (
-        "… 35 more of 40 rows" in said and f"{sum(1.0 / (k + 1) for k in range(5, 40)):+.4f} together" in said
-    )
-    assert "more of" not in answer(n=40, shown=None).text(width=120)
+    assert "… 35 more " in said and f"{sum(1.0 / (k + 1) for k in range(5, 40)):+.4f}" in said
+    assert "… 35 more of 40 rows" in answer(n=40, shown=5).text(width=120)
+    assert "… 35 more" in answer(n=40, additive=True).to_html(top=5)
+    assert "more" not in answer(n=40, shown=None).text(width=120)
 
 
 def test_html_has_tables_and_the_whole_answer() -> None:

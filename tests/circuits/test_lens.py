@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 import pathexp as px
-from pathexp.circuits.decompose import stream_points
+from pathexp.circuits.attribution.decompose import stream_points
 from pathexp.cli import main
 from tests.drawn import models
 from tests.shared_models import shared_file

@@ -5,24 +5,10 @@ import json
 import pytest
 
 import pathexp as px
-from pathexp.circuits import attribute, order_importance
+from pathexp.circuits import order_importance
 from pathexp.cli import main
 
 TEXT = "Macbeth shall sleep no more. Macbeth shall"
-
-
-@pytest.mark.parametrize("unit", ["component", "head", "layer", "path", "token"])
-def test_attribute(capsys, unit):
-    assert main(["attribute", "attn-2l", TEXT, "--by", unit, "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    trace = px.load("attn-2l").run(TEXT)
-    found = attribute(trace, trace.logit(" sleep"), unit, k=12)
-    assert data["ok"] and sum(row["value"] for row in data["rows"]) == pytest.approx(data["target"]["value"])
-    assert {row["label"]: row["value"] for row in data["rows"]} == pytest.approx(dict(found.ranked()))
-    assert main(["attribute", "attn-2l", TEXT, "--by", unit, "--top", "2"]) == 0
-    printed = capsys.readouterr().out
-    listed = len(found.labels) if unit != "path" else 3  # by path the two largest and the remainder
-    assert "adds up to" in printed and f"{listed - 2} other rows" in printed
 
 
 def test_orders(capsys, tmp_path):
@@ -38,9 +24,3 @@ def test_orders(capsys, tmp_path):
     assert main(arguments) == 0 and "patterns frozen" in capsys.readouterr().out
     assert main(["orders", str(tmp_path / "nowhere.txt")]) == 2
     assert "nowhere.txt" in capsys.readouterr().err
-
-
-def test_a_column_that_does_not_add_up_has_its_exit_code(capsys, monkeypatch):
-    monkeypatch.setattr("pathexp.circuits.attribution.Attribution.ok", False)
-    assert main(["attribute", "attn-1l", "the king"]) == 1
-    assert "DOES NOT ADD" in capsys.readouterr().out

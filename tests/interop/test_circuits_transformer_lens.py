@@ -20,7 +20,7 @@ from transformer_lens import TransformerBridgeConfig  # noqa: E402
 from transformer_lens.model_bridge.bridge import TransformerBridge  # noqa: E402
 
 import pathexp as px  # noqa: E402
-from pathexp.circuits.attribution import attribute  # noqa: E402
+from pathexp.circuits.attribution.attribution import attribution  # noqa: E402
 from pathexp.model import from_transformer_lens  # noqa: E402
 from tests.interop.double import in_double, shake  # noqa: E402
 
@@ -148,7 +148,7 @@ def attributed(pair: Pair, stack: Any) -> Any:
 
 def test_direct_logit_attribution(pair: Pair) -> None:
     """Head by head and MLP by MLP, whose output biases are entries of their own here."""
-    found = attribute(pair.trace, pair.trace.logit_difference(7, 3), "component")
+    found = attribution(pair.trace, pair.trace.logit_difference(7, 3), by="component")
     stack, labels = pair.cache.stack_head_results(return_labels=True)
     agree(np.array([found[label] for label in labels]), attributed(pair, stack))
     if pair.bridge.cfg.attn_only:

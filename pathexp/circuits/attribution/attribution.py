@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from ..errors import PathexpError
-from ..expansion import expand
-from ..expansion.targets import on_stream
-from ..expansion.values import straight_values
-from ..graph import Array, Component, Source, pull
-from ..kinds import expect, one_of, whole
-from ..model import Target, Trace
-from ..model.trace import check_trace
+from ...answer import Answer, Check, Facts, Figure, Part, Table, columns
+from ...errors import PathexpError
+from ...expansion import expand
+from ...expansion.header import run_facts
+from ...expansion.targets import on_stream
+from ...expansion.values import straight_values
+from ...graph import Array, Component, Source, pull
+from ...kinds import expect, one_of, whole
+from ...model import Target, Trace
+from ...model.trace import check_trace
 from .decompose import Decomposition, decompose
 
 Unit = Literal["component", "head", "layer", "path", "token"]
@@ -27,53 +29,69 @@ UNITS = ("component", "head", "layer", "path", "token")
 CONSTANTS, REMAINDER = "constants", "remainder"
 
 
-@dataclass(frozen=True, eq=False)
-class Attribution:
-    """What units add to a target, in its units: `labels` and `values` (rows), which add up to `target.value`.
+@dataclass(frozen=True, eq=False, repr=False)
+class Attribution(Answer):
+    """What units add to a target: `names` and `values`, which add up to `target.value`.
 
     Rows that are no unit: "embedding" and "MLPs" by head, "constants" (biases, never forgotten), and "remainder" (what
     the paths that are not listed add, an exact sum of its own).
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
-    >>> found = attribute(trace, trace.logit(" the"), "layer")
-    >>> found.labels, found.ok
+    >>> found = px.attribution(trace, trace.logit(" the"), by="layer")
+    >>> found.names, found.ok
     (('embed', 'L0.attn', 'L1.attn', 'constants'), True)
     """
 
+    live: ClassVar[frozenset[str]] = frozenset({"trace"})
+
+    trace: Trace
     target: Target
     unit: Unit
-    labels: tuple[str, ...]
+    names: tuple[str, ...]
     values: Array
 
-    @property
-    def error(self) -> float:
-        """How far the column is from the target."""
-        return abs(float(self.values.sum()) - self.target.value)
-
-    @property
-    def tolerance(self) -> float:
-        """1e-11 of the sum of the sizes."""
-        return 1e-11 * max(float(np.abs(self.values).sum()), abs(self.target.value))
-
-    @property
-    def ok(self) -> bool:
-        """Whether the column adds up to the target."""
-        return self.error <= self.tolerance
-
-    def __getitem__(self, label: str) -> float:
-        """What one unit adds. Raises PathexpError if there is no such row."""
-        if label not in self.labels:
-            raise PathexpError(f"no row {label!r}; rows are {', '.join(self.labels)}")
-        return float(self.values[self.labels.index(label)])
+    def __getitem__(self, name: str) -> float:
+        """Return what one unit adds. Raises PathexpError if there is no such row."""
+        if name not in self.names:
+            raise PathexpError(f"no row {name!r}; rows are {', '.join(self.names)}")
+        return float(self.values[self.names.index(name)])
 
     def ranked(self) -> list[tuple[str, float]]:
-        """The rows by the size of what they add, the largest first."""
+        """Return the rows, the largest in absolute value first."""
         order = np.argsort(-np.abs(self.values), kind="stable")
-        return [(self.labels[row], float(self.values[row])) for row in order]
+        return [(self.names[row], float(self.values[row])) for row in order]
+
+    def headline(self) -> str:
+        """Return what is attributed to which units."""
+        return f"{self.target.label} at position {self.target.position}, by {self.unit}"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the rows, the check that they add up, and bars."""
+        ranked = self.ranked()
+        yield run_facts(self.trace, self.target)
+        yield Facts({"unit": self.unit})
+        yield Table(
+            (columns.text("name", self.unit), columns.number("adds", "contribution", "logits")),
+            ranked, name="contributions", key=("name",), value="adds", additive=True, absent="zero",
+            rest=[("all", float(self.values.sum()))],
+        )  # fmt: skip
+        yield self.check()
+        yield Figure(
+            "bars", "contributions", {"rows": [name for name, _ in ranked], "values": [[v] for _, v in ranked]},
+            f"{self.target.label} = {self.target.value:+.4f}, by {self.unit}", "logits",
+        )  # fmt: skip
+
+    def check(self) -> Check:
+        """Return whether the column adds up to the target."""
+        size = max(float(np.abs(self.values).sum()), abs(self.target.value))
+        return Check(
+            f"the column adds up to {self.target.value:+.4f}", abs(float(self.values.sum()) - self.target.value),
+            1e-11 * size, "1e-11 of the sum of the sizes",
+        )  # fmt: skip
 
 
-def attribute(trace: Trace, target: Target, by: Unit = "component", *, k: int = 10) -> Attribution:
+def attribution(trace: Trace, target: Target, *, by: Unit = "head", k: int = 10) -> Attribution:
     """Attribute a logit, a difference of logits, or any direction to units that add up to it exactly.
 
     Parameters
@@ -82,21 +100,19 @@ def attribute(trace: Trace, target: Target, by: Unit = "component", *, k: int = 
         MLPs and constants as three more rows); "layer" (embedding and each branch of each layer); "path" (the `k`
         largest paths); "token" (what came in at each source position, by all paths, labels `position:token`).
 
-    Raises PathexpError for another unit, TargetError for a target of another run. Elhage et al. 2021, "Path
-    Expansion"; nostalgebraist 2020 and Wang et al. 2022 call it direct logit attribution. Costs O(d_model) per entry
-    and position, for tokens one backward pass, for paths a search.
+    Raises PathexpError for another unit, TargetError for a target of another run. Wang et al. 2022, "Interpretability
+    in the Wild", section 3.1, calls it direct logit attribution. Costs O(d_model) per entry and position, for tokens
+    one backward pass, for paths a search.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
-    >>> attribute(trace, trace.logit_difference(" the", " a"), "head").ok
+    >>> px.attribution(trace, trace.logit_difference(" the", " a")).ok
     True
     """
-    check_trace(trace, "attribute")
-    expect("attribute", by=(by, one_of(*UNITS)), k=(k, whole(1)))
-    if by not in UNITS:
-        raise PathexpError(f"attribution by {by!r} is not known; known: {', '.join(UNITS)}")
+    check_trace(trace, "attribution")
+    expect("attribution", by=(by, one_of(*UNITS)), k=(k, whole(1)))
     rows = dict(_ROWS[by](trace, target, k))
-    return Attribution(target, by, tuple(rows), np.array(list(rows.values()), dtype=np.float64))
+    return Attribution(trace, target, by, tuple(rows), np.array(list(rows.values()), dtype=np.float64))
 
 
 Rows = Iterator[tuple[str, float]]
@@ -176,7 +192,7 @@ def pulled_back(trace: Trace, target: Target) -> tuple[Array, ...]:
 class HeadTokens:
     """What each head adds straight to a target, by the position it took it from: `values` (heads, n), and constants.
 
-    Row h of `values`, with `constants` h, adds up to what head h adds: `attribute(trace, target, "head")`.
+    Row h of `values`, with `constants` h, adds up to what head h adds: `attribution(trace, target, by="head")`.
     """
 
     labels: tuple[str, ...]

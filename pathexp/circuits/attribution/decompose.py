@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ..errors import GraphError
-from ..graph import Array, ResidualGraph, Source, push, start_value
-from ..model import Config, Trace
-from ..model.trace import check_trace
+from ...errors import GraphError
+from ...graph import Array, ResidualGraph, Source, push, start_value
+from ...model import Config, Trace
+from ...model.trace import check_trace
 
 SHARE = 1e-11
 """An account is right if it is off by at most this share of the largest sum of the sizes of its entries."""

@@ -1,11 +1,15 @@
 """Attribution: for each unit the column is the target, to 1e-10, on every architecture; known parts by hand."""
 
+import json
+import sys
+
 import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.attribution import UNITS, attribute, head_tokens, pulled_back
+from pathexp.circuits.attribution.attribution import UNITS, attribution, head_tokens, pulled_back
 from pathexp.circuits.information import information
+from pathexp.cli import main
 from pathexp.errors import PathexpError
 from pathexp.report.information import information_svg
 from tests.zoo import FAMILIES, ZOO
@@ -23,10 +27,10 @@ def test_the_column_is_the_target(name):
     targets = trace.logit(2), trace.logit_difference(1, 3, position=len(trace) - 2)
     for target in targets:
         for unit in UNITS:
-            found = attribute(trace, target, unit)
+            found = attribution(trace, target, by=unit)
             assert abs(found.values.sum() - target.value) <= 1e-10 * max(1, np.abs(found.values).sum()), unit
-            assert found.ok and len(found.labels) == len(found.values)
-        split, heads = head_tokens(trace, target), attribute(trace, target, "head")
+            assert found.ok and len(found.names) == len(found.values)
+        split, heads = head_tokens(trace, target), attribution(trace, target, by="head")
         whole = [heads[label] for label in split.labels]
         np.testing.assert_allclose(split.values.sum(axis=1) + split.constants, whole, atol=1e-11)
 
@@ -42,10 +46,12 @@ def test_by_hand():
         expected = trace.patterns[0, h, i] * (x @ (w.W_U[4] @ w.W_O[0, h] @ w.W_V[0, h]))
         np.testing.assert_allclose(split.values[h], expected, atol=1e-12)
     assert np.abs(split.constants).max() < 1e-12
-    tokens = attribute(trace, target, "token")
+    tokens = attribution(trace, target, by="token")
     direct = np.where(np.arange(i + 1) == i, x[i] @ w.W_U[4], 0)
     np.testing.assert_allclose(tokens.values[:-1], split.values.sum(axis=0) + direct, atol=1e-12)
-    assert attribute(trace, target)["E"] == pytest.approx(w.W_U[4] @ w.W_E[:, trace.tokens[i]])
+    assert attribution(trace, target, by="component")["E"] == pytest.approx(
+        w.W_U[4] @ w.W_E[:, trace.tokens[i]]
+    )
 
 
 def test_pulled_back_is_the_derivative_of_the_frozen_run():
@@ -76,7 +82,7 @@ def test_information_is_kept_at_every_depth(name):
 def test_a_trained_model_copies_by_its_induction_heads():
     trace = px.load("attn-2l").run("Macbeth shall sleep no more. Macbeth shall")
     target = trace.logit(" sleep")
-    best = [label for label, _ in attribute(trace, target, "head").ranked()[:3]]
+    best = [label for label, _ in attribution(trace, target, by="head").ranked()[:3]]
     assert set(best) == {"L1H0", "L1H2", "L1H3"}
     split = head_tokens(trace, target)
     for label in best:
@@ -87,6 +93,30 @@ def test_a_trained_model_copies_by_its_induction_heads():
 def test_other_units_are_refused():
     trace = run(px.random_model())
     with pytest.raises(PathexpError, match="neuron"):
-        attribute(trace, trace.logit(1), "neuron")
+        attribution(trace, trace.logit(1), by="neuron")
     with pytest.raises(PathexpError, match="L9H9"):
-        attribute(trace, trace.logit(1))["L9H9"]
+        attribution(trace, trace.logit(1))["L9H9"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_command_prints_the_same_answer(capsys, unit):
+    text = "Macbeth shall sleep no more. Macbeth shall"
+    assert main(["attribution", "attn-2l", text, "--by", unit, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    trace = px.load("attn-2l").run(text)
+    found = attribution(trace, trace.logit(" sleep"), by=unit)
+    assert data == json.loads(found.to_json())
+    assert data["checks"][0]["ok"] and data["target_value"] == trace.logit(" sleep").value
+    assert main(["attribution", "attn-2l", text, "--by", unit, "--top", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "adds up to" in printed and f"… {len(found.names) - 2} more" in printed
+
+
+def test_a_column_that_does_not_add_up_has_its_exit_code(capsys, monkeypatch):
+    monkeypatch.setitem(
+        sys.modules["pathexp.circuits.attribution.attribution"]._ROWS,
+        "head",
+        lambda *_: iter([("L0H0", 1.0)]),
+    )
+    assert main(["attribution", "attn-1l", "the king"]) == 1
+    assert "does not hold" in capsys.readouterr().out

@@ -1,0 +1,1 @@
+"""Questions about one prediction: what adds up to it, along which edges, at which depth."""

@@ -1,0 +1,144 @@
+"""A command as a value: its name, the question it asks, what it takes, its group and an example."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..answer import Answer
+
+Group = Literal["one run", "one model", "a corpus", "symbols and files"]
+GROUPS: tuple[Group, ...] = ("one run", "one model", "a corpus", "symbols and files")
+
+Takes = Literal["nothing", "model", "run", "target"]
+"""What the question is asked about: nothing, a model, a run of it, or a run and a target on it."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a command, passed to its question as the keyword `name`.
+
+    `read` turns the word of the command line into the value; `default` None means that the question decides.
+    """
+
+    name: str
+    help: str
+    read: Callable[[str], Any] = str
+    default: Any = None
+    choices: tuple[str, ...] | None = None
+    metavar: str | None = None
+    flag: bool = False
+    many: bool = False
+    required: bool = False
+
+    def declare(self, parser: argparse._ActionsContainer) -> None:
+        """Add the option to a parser."""
+        name = f"--{self.name.replace('_', '-')}"
+        if self.flag:
+            parser.add_argument(name, dest=self.name, action="store_true", default=None, help=self.help)
+            return
+        metavar = None if self.choices else self.metavar or self.name.upper()
+        shape: dict[str, Any] = {"action": "append"} if self.many else {}
+        parser.add_argument(
+            name, dest=self.name, type=self.read, default=self.default, choices=self.choices, metavar=metavar,
+            help=self.help, required=self.required, **shape,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: `pathexp NAME [MODEL] [TEXT] [options]`.
+
+    Parameters
+    ----------
+    ask: the question: called with what `takes` says (nothing; a model; a trace; a trace and a target), then the
+        options that were given, by keyword.
+    model: the bundled model that is taken where none is named.
+    top: the keyword through which --top reaches the question; None where --top only cuts what is printed.
+    long: whether the question takes `seconds`, `progress` and, if `states`, `start` (sums to go on from).
+    text: the text that is run where none is given; None: the question decides.
+    """
+
+    name: str
+    ask: Callable[..., Answer]
+    group: Group
+    help: str
+    example: str
+    takes: Takes = "model"
+    options: tuple[Option, ...] = ()
+    model: str = "attn-2l"
+    top: str | None = None
+    long: bool = False
+    states: bool = False
+
+
+def whole(least: int = 0) -> Callable[[str], int]:
+    """Return a reader of integers of at least `least`.
+
+    >>> whole(1)("3")
+    3
+    """
+
+    def read(word: str) -> int:
+        try:
+            found = int(word)
+        except ValueError:
+            found = least - 1
+        if found < least:
+            raise argparse.ArgumentTypeError(f"expected an integer ≥ {least}, got {word!r}")
+        return found
+
+    return read
+
+
+def integer(word: str) -> int:
+    """Read an integer of any sign."""
+    try:
+        return int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an integer, got {word!r}") from None
+
+
+def seconds(word: str) -> float:
+    """Read a positive number of seconds.
+
+    >>> seconds("2.5")
+    2.5
+    """
+    try:
+        found = float(word)
+    except ValueError:
+        found = 0.0
+    if not (math.isfinite(found) and found > 0):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds > 0, got {word!r}")
+    return found
+
+
+def fraction(word: str) -> float:
+    """Read a number from 0 to 1."""
+    try:
+        found = float(word)
+    except ValueError:
+        found = -1.0
+    if not 0.0 <= found <= 1.0:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {word!r}")
+    return found
+
+
+def token(word: str) -> str | int:
+    """Read a token as text, or as an id written #17.
+
+    >>> token("#17"), token(" the")
+    (17, ' the')
+    """
+    return int(word[1:]) if word.startswith("#") and word[1:].isdigit() else word
+
+
+SEED = Option("seed", "the seed of what is drawn at random", whole(0), metavar="N")
+CORPUS = Option("corpus", "a UTF-8 text file to measure on", metavar="FILE")
+LENGTH = Option("length", "tokens per window (default: all of n_ctx)", whole(1), metavar="N")
+QUERY = Option("query", "only paths that match, such as 'E .* L1H3 U'")
+NORMS = Option("norms", "whether norms are folded into readers", choices=("folded", "raw"))

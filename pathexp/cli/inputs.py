@@ -1,0 +1,92 @@
+"""From the words of the command line to a model, a run and a target."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from ..errors import LoadError, PathexpError
+from ..model import Model, Target, Trace, load, models
+from .command import Command, Option, integer, token
+
+DEFAULT_TEXT = "Macbeth shall sleep no more. Macbeth shall"
+
+LOADING = (
+    Option("tie", "one token table serves as embedding and unembedding", flag=True),
+    Option("vocab_from_checkpoint", "take the size of the vocabulary from the tensors", flag=True),
+    Option("strict", "refuse where the default is to warn", flag=True),
+    Option("ignore", "a configuration key that does not matter", many=True, metavar="KEY"),
+)
+
+TARGET = (
+    Option("target", "the logit to explain: a token, or an id as #17 (default: the predicted token)", token),
+    Option("versus", "explain the difference to the logit of this token", token, metavar="TOKEN"),
+    Option("position", "the position of the prediction", integer, metavar="N"),
+)
+
+
+def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Declare the model, the text and the target, as far as the command takes them."""
+    if command.takes == "nothing":
+        return
+    parser.add_argument("model", nargs="?", default=command.model, help="a bundled model, a file or a folder")
+    if command.takes in ("run", "target"):
+        parser.add_argument("text", nargs="?", default=None, help="the text to run the model on")
+        parser.add_argument("--tokens", help="token ids instead of text, such as 3,14,15")
+    if command.takes == "target":
+        group = parser.add_argument_group("what to explain")
+        for option in TARGET:
+            option.declare(group)
+    group = parser.add_argument_group("options for ambiguous checkpoints")
+    for option in LOADING:
+        option.declare(group)
+
+
+def model_of(options: argparse.Namespace) -> Model:
+    """Load the model of the command line; a name that looks like a text is said to be one."""
+    given = {option.name: getattr(options, option.name) for option in LOADING}
+    try:
+        return load(options.model, **{name: value for name, value in given.items() if value})
+    except LoadError as error:
+        raise LoadError(f"{error}{_hint(options.model)}") from None
+
+
+def _hint(name: str) -> str:
+    if Path(name).exists():
+        return ""
+    if re.fullmatch(r"L\d+[HMN].*", name):
+        return f"\n{name!r} looks like a component: the first argument is the model, components are given by options"
+    if " " in name or len(name) > 60:
+        return f"\n{name!r:.60} looks like a text: the model comes first, such as pathexp expand {models()[-1].name} TEXT"
+    return ""
+
+
+def trace_of(model: Model, options: argparse.Namespace) -> Trace:
+    """Run the model on the text or the token ids of the command line."""
+    if options.tokens is None:
+        return model.run(DEFAULT_TEXT if options.text is None else str(options.text))
+    if options.text is not None:
+        raise PathexpError("give a text or --tokens, not both")
+    return model.run(tokens_of(options.tokens))
+
+
+def tokens_of(words: str) -> list[int]:
+    """Return token ids.
+
+    >>> tokens_of("3,14 15")
+    [3, 14, 15]
+    """
+    try:
+        return [int(word) for word in words.replace(",", " ").split()]
+    except ValueError:
+        raise PathexpError(f"--tokens: expected integers such as 3,14,15, got {words!r:.60}") from None
+
+
+def target_of(trace: Trace, options: argparse.Namespace) -> Target:
+    """Return the target of the command line; by default the logit of the predicted token."""
+    position = -1 if options.position is None else options.position
+    wanted = trace.top_token(position) if options.target is None else options.target
+    if options.versus is None:
+        return trace.logit(wanted, position=position)
+    return trace.logit_difference(wanted, options.versus, position=position)

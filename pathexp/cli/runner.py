@@ -1,0 +1,130 @@
+"""The one runner: load, run, ask, print, then draw and save."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..answer import Answer, Document, picture, text
+from ..answer.data import to_csv, to_json
+from ..circuits.running import Tally
+from ..errors import PathexpError
+from ..expansion.header import model_line, prediction_line, text_line
+from .command import Command, Option, seconds, whole
+from .inputs import declare_inputs, model_of, target_of, trace_of
+
+OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
+"""Exit codes: done and proven; done, but a check failed; the input was refused; something was cut short."""
+
+TOP = Option("top", "how many rows to print", whole(0), metavar="K")
+SECONDS = Option("seconds", "stop after this time and show what there is", seconds, metavar="S")
+STATE = Option(
+    "resume", "go on from the sums in this .npz, if it is there, and keep them in it", metavar="FILE"
+)
+
+
+def declare(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Declare everything that a command takes."""
+    declare_inputs(parser, command)
+    for option in command.options:
+        option.declare(parser)
+    group = parser.add_argument_group("output")
+    TOP.declare(group)
+    form = group.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--csv", action="store_true", help="print the rows of the main table as CSV")
+    group.add_argument("--save", metavar="FILE", help="also draw a picture: .svg, .png, .pdf or .html")
+    if command.long:
+        SECONDS.declare(group)
+        group.add_argument("--quiet", action="store_true", help="report no progress on stderr")
+    if command.states:
+        STATE.declare(group)
+
+
+def run(command: Command, options: argparse.Namespace) -> int:
+    """Do what a command says and return the exit code."""
+    check_outputs(options)
+    subjects: list[Any] = []
+    for said, subject in _subjects(command, options):
+        subjects = subject
+        if said and not (options.json or options.csv):
+            print(said, flush=True)
+    answer = command.ask(*subjects, **keywords(command, options))
+    document = show(answer, options, None if command.top else options.top)
+    if options.save is not None:
+        picture.save(document, options.save)
+    if (file := getattr(options, "resume", None)) is not None and (
+        tally := getattr(answer, "tally", None)
+    ) is not None:
+        tally.save(file)
+    return code_of(answer, document)
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Refuse, before any work, a picture or a state that could not be written."""
+    if options.save is not None:
+        picture.check_file(options.save)
+        _check_folder("--save", options.save)
+    if (file := getattr(options, "resume", None)) is not None:
+        if not file.endswith(".npz"):
+            raise PathexpError(f"--resume: expected a file that ends in .npz, got {file!r}")
+        if getattr(options, "corpus", "") is None:
+            raise PathexpError("--resume goes on with a corpus: give --corpus FILE, the same as before")
+        _check_folder("--resume", file)
+
+
+def _check_folder(name: str, file: str) -> None:
+    if not Path(file).resolve().parent.is_dir():
+        raise PathexpError(f"{name}: the folder of {file!r} does not exist")
+
+
+def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[str, list[Any]]]:
+    """Yield what the question is asked about as far as it is known, with the lines that announce it."""
+    if command.takes == "nothing":
+        yield "", []
+        return
+    model = model_of(options)
+    yield model_line(model), [model]
+    if command.takes == "model":
+        return
+    trace = trace_of(model, options)
+    yield text_line(trace), [trace]
+    if command.takes == "target":
+        target = target_of(trace, options)
+        yield prediction_line(trace, target.position), [trace, target]
+
+
+def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that were given, as the question's keywords."""
+    given = {option.name: getattr(options, option.name) for option in command.options}
+    if command.top is not None:
+        given[command.top] = options.top
+    if command.long:
+        given |= {"seconds": options.seconds, "progress": not options.quiet and sys.stderr.isatty()}
+    if command.states and options.resume is not None and Path(options.resume).exists():
+        given["start"] = Tally.load(options.resume)
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def show(answer: Answer, options: argparse.Namespace, top: int | None) -> Document:
+    """Print an answer in the form that is asked for, part by part as parts are made, and return its document."""
+    if options.json or options.csv:
+        document = answer.document
+        print(
+            to_json(document) if options.json else to_csv(document),
+            end="\n" if options.json else "",
+            flush=True,
+        )
+        return document
+    print()
+    return text.stream(answer, top=top)
+
+
+def code_of(answer: Answer, document: Document) -> int:
+    """Return the exit code of an answer: what it proves comes first, then whether it is whole."""
+    if any(not check.ok for check in document.checks):
+        return NOT_PROVEN
+    return OK if answer.complete else CUT_SHORT

@@ -1,0 +1,57 @@
+"""What every answer about a model or a run begins with: which model, which text, which target."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..answer import Facts, visible
+from ..model import Model, Target, Trace
+
+
+def counted(amount: int, noun: str, plural: str = "") -> str:
+    """Return an amount with thousands separated and its noun in the right number.
+
+    >>> counted(1, "path"), counted(2401, "path"), counted(2, "entry", "entries")
+    ('1 path', '2,401 paths', '2 entries')
+    """
+    return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"
+
+
+def model_line(model: Model) -> str:
+    """Return a model's name and sizes in one line."""
+    c = model.config
+    return (
+        f"{model.name or 'model'}: {counted(c.n_layers, 'layer')} × {counted(c.n_heads, 'head')}, "
+        f"d_model {c.d_model}, d_head {c.d_head}, vocabulary {c.d_vocab:,}"
+    )
+
+
+def text_line(trace: Trace) -> str:
+    """Return the tokens of a run in one line."""
+    return f"text     {' '.join(map(visible, trace.token_strings))}"
+
+
+def prediction_line(trace: Trace, position: int) -> str:
+    """Return what a run predicts after a position."""
+    token = trace.top_token(position)
+    chance = np.exp(trace.log_probs[position, token])
+    return (
+        f"predicts {visible(trace.model.token_string(token))} after token {position} "
+        f"(logit {trace.logits[position, token]:.4f}, probability {chance:.3f})"
+    )
+
+
+def run_facts(trace: Trace, target: Target | None = None) -> Facts:
+    """Return which run an answer is about, for machines: model, tokens, target."""
+    facts: dict[str, str | int | float] = {
+        "model": trace.model.name or "model",
+        "tokens": " ".join(str(int(token)) for token in trace.tokens),
+    }
+    if target is not None:
+        facts |= {"target": target.label, "position": target.position, "target_value": target.value}
+    return Facts(facts)
+
+
+def model_facts(model: Model) -> Facts:
+    """Return which model an answer is about, for machines."""
+    return Facts({"model": model.name or "model"})
