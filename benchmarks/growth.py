@@ -65,7 +65,7 @@ class Case:
     @cached_property
     def trace(self) -> px.Trace:
         trace = self.model.run(self.tokens)
-        _ = trace.graph.kernels
+        _ = px.freeze(trace).kernels
         return trace
 
     @cached_property

@@ -40,7 +40,7 @@ def ours(
         layers=layers, heads=heads, d_model=D_MODEL, d_head=D_HEAD, d_vocab=VOCAB, n_ctx=tokens, positions="none", seed=0
     )  # fmt: skip
     trace = model.run(np.random.default_rng(0).integers(0, VOCAB, tokens))
-    target, _, weights = trace.logit(5), trace.graph.kernels, model.weights
+    target, _, weights = trace.logit(5), px.freeze(trace).kernels, model.weights
     _, listed = measured(lambda: list(px.expand(trace)), 60)
     values, valued = measured(lambda: px.expand(trace).values(target), 60)
     row = np.eye(tokens)[target.position]

@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     )  # fmt: skip
     text = np.random.default_rng(0).integers(0, size.vocabulary, n)
     trace, forward = measured(lambda: model.run(text), 5)
-    _ = trace.graph.kernels
+    _ = px.freeze(trace).kernels
     _, limit = measured(lambda: products(size, n), 5)
     orders, ours = measured(lambda: px.expand(trace).by_order(), 5)
     query = f"E .* L{size.layers // 4}H1 .* L{size.layers // 2 + 1}H0 .* U"

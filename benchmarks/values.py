@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         layers=layers, heads=heads, d_model=d_model, d_head=d_head, d_vocab=1000, n_ctx=64, positions="none", seed=0
     )  # fmt: skip
     trace = model.run(np.random.default_rng(0).integers(0, 1000, 32))
-    target, _ = trace.logit(5), trace.graph.kernels
+    target, _ = trace.logit(5), px.freeze(trace).kernels
     values, ours = measured(lambda: px.expand(trace).values(target), 30)
     some = list(islice(px.expand(trace).paths(), 0, None, 41))
     checked, theirs = measured(lambda: naive(trace, some, target), 5)
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.model:
         model = px.load(options.model)
         trace = model.run(model.encode("Once upon a time, there was a little girl named Lily.")[:16])
-        target, _ = trace.logit(trace.top_token()), trace.graph.kernels
+        target, _ = trace.logit(trace.top_token()), px.freeze(trace).kernels
         values, ours = measured(lambda: px.expand(trace).values(target), 5)
         print(f"{model.name}: {len(values):,} paths in {ours['seconds']:.2f} s, peak {peak():,.0f} MB")
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ..errors import PathexpError
-from ..graph import Array, Component, ResidualGraph, Source, Walk
+from ..graph import Array, Component, ResidualGraph, Source, Walk, freeze
 from ..graph.automaton import Automaton
 from ..model import Trace
 
@@ -74,7 +74,7 @@ class KeptPaths(ABC):
     @property
     def graph(self) -> ResidualGraph:
         """The residual graph of the run."""
-        graph: ResidualGraph = self.trace.graph
+        graph: ResidualGraph = freeze(self.trace)
         return graph
 
     @abstractmethod

@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 from ..algebra import Diagonal, Identity, LinearMap, Space, add, compose, tensor
 from ..errors import GraphError, PathError
-from ..graph import Component, Gate, Operator, ResidualGraph, Sink, Source, Step, word_map
+from ..graph import Component, Gate, Operator, ResidualGraph, Sink, Source, Step, freeze, word_map
 from ..graph.reading import Side, reading_graph
 from ..model import Trace
 
@@ -23,7 +23,7 @@ def frozen_weight(
     A source's map starts at its own space (tokens for E). Raises GraphError for what is not there, PathError
     where a reader cannot read a writer.
     """
-    graph = what.graph if isinstance(what, Trace) else what
+    graph = freeze(what) if isinstance(what, Trace) else what
     routes = _Routes(graph)
     start = routes.writes(writer)
     end, last = _read(what, graph, reader)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import GraphError
-from ..graph import Array, Component, Source, push, start_value
+from ..graph import Array, Component, Source, freeze, push, start_value
 from .copies import Ending, KeptPaths
 
 
@@ -35,7 +35,7 @@ class HeldPaths(KeptPaths):
     def _value(self, source: Source, kept: bool) -> Array:
         if kept or self.other is None:
             return source.value()
-        found = self.other.graph.by_label.get(source.label)
+        found = freeze(self.other).by_label.get(source.label)
         if not isinstance(found, Source):
             raise GraphError(f"the other run has no source {source.label}")
         return start_value(found.start, source.write)

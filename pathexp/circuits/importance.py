@@ -19,7 +19,6 @@ from ..kinds import expect, whole
 from ..model import Model
 from ..model.model import check_model
 from .corpus import Corpus, Tokens, windows
-from .passing import passing
 from .running import Tally, asked, tally
 
 MAX_TERMS = 20_000
@@ -127,8 +126,7 @@ def _names(terms: Expansion, counts: tuple[int, ...], order: int) -> tuple[str, 
 
 
 def _measured(model: Model, names: tuple[str, ...], window: Tokens) -> Mapping[str, Array]:
-    with passing(model, window) as trace:
-        return _losses(expand(trace), names, window)
+    return _losses(expand(model.run(window)), names, window)
 
 
 def _losses(terms: Expansion, names: tuple[str, ...], window: Tokens) -> Mapping[str, Array]:

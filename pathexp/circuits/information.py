@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import Array, Block, Operator, Step, pull, push, word_map
+from ..graph import Array, Block, Operator, Step, freeze, pull, push, word_map
 from ..model import Target, Trace
 from ..model.trace import check_trace
 from .attribution.attribution import pulled_back, stream_before
@@ -46,7 +46,7 @@ def information(trace: Trace, target: Target) -> Information:
     check_trace(trace, "information")
     fields = pulled_back(trace, target)
     streams = [stream_before(trace, place) for place in range(len(fields))]
-    blocks = trace.graph.blocks
+    blocks = freeze(trace).blocks
     edges = tuple(_moved(block, fields[place + 1], streams[place]) for place, block in enumerate(blocks))
     arriving = tuple(np.sum(field * stream, axis=-1) for field, stream in zip(fields, streams, strict=True))
     constants = tuple(arriving[place + 1] - edge.sum(axis=1) for place, edge in enumerate(edges))

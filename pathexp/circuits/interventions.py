@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import PathexpError, QueryError
 from ..expansion import expand
 from ..expansion.targets import on_stream
-from ..graph import Array, Query, Walk, check_paths, query
+from ..graph import Array, Query, Walk, check_paths, freeze, query
 from ..kinds import LOGITS, Kind, expect
 from ..model import Target, Trace
 from ..model.trace import check_trace
@@ -83,7 +83,7 @@ class Intervention:
         """The paths that are not cut, live or frozen: `how` is LivePaths or HeldPaths."""
         expect("kept", how=(how, _HOW))
         reading = Reading(self.sides, self.ports)
-        return how(self.trace, Walk(self.trace.graph, ~self.cut), self.other, reading)
+        return how(self.trace, Walk(freeze(self.trace), ~self.cut), self.other, reading)
 
     def effect(self, target: Target) -> tuple[float, float]:
         """What the intervention changes of a target, in its units: (frozen, live).
@@ -98,7 +98,7 @@ class Intervention:
             raise PathexpError(
                 f"interventions are read at the logits; found a target in space {target.space!r}"
             )
-        on_stream(target, self.trace.graph)  # refuses a target of another run
+        on_stream(target, freeze(self.trace))  # refuses a target of another run
         frozen, live = (float(x[target.position] @ target.direction) for x in (self.frozen, self.live))
         return frozen - target.value, live - target.value
 
@@ -138,7 +138,7 @@ def intervene(
     if isinstance(cut, Cut):
         ports, cut = cut.ports, cut.query
     chosen = _query(cut)
-    check_paths(chosen, trace.graph.alphabet)
+    check_paths(chosen, freeze(trace).alphabet)
     for label in ports:
         _check_head(label, trace)
     found = Intervention(trace, chosen, other, sides, ports)
@@ -201,7 +201,7 @@ def _refuse_ports(label: object, call: str, advice: str = "ports are of a reader
 
 
 def _check_head(label: str, trace: Trace) -> None:
-    if label not in trace.graph.alphabet.classes["H"]:
+    if label not in freeze(trace).alphabet.classes["H"]:
         raise PathexpError(f"only heads have ports Q, K and V; {label!r} is no head of this model")
 
 

@@ -13,7 +13,6 @@ from ..kinds import TEXT, expect, whole
 from ..model import Model
 from ..model.model import check_model
 from .corpus import Tokens
-from .passing import passing
 from .running import Tally, tally
 from .said_twice import Repeated, Said, checked_runs
 
@@ -84,8 +83,7 @@ def explain_induction(
 
 
 def _explained(said: Said, tokens: Tokens, head: str, before: str, queries: int) -> Mapping[str, Array]:
-    with passing(said.model, tokens) as trace:
-        return _means(list(_scores(said.of_run(trace), head, queries)), before)
+    return _means(list(_scores(said.of_run(said.model.run(tokens)), head, queries)), before)
 
 
 def _means(scores: list[ScoreExpansion], before: str) -> Mapping[str, Array]:

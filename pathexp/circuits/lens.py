@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from ..errors import PathexpError
-from ..graph import Array, push, start_value
+from ..graph import Array, freeze, push, start_value
 from ..kinds import TRUTH, expect
 from ..model import Trace
 from ..model.parts import unembedded
@@ -112,10 +112,10 @@ def _own(trace: Trace, states: Array) -> Array:
 
 
 def _frozen(trace: Trace, states: Array) -> Array:
-    sink = trace.graph.sink
+    sink = freeze(trace).sink
     constants = [
         start_value(source.start, source.into[sink.label])
-        for source in trace.graph.sources
+        for source in freeze(trace).sources
         if sink.label in source.into
     ]
     logits: Array = push(sink.operator, states) + sum(constants, np.zeros(trace.logits.shape))

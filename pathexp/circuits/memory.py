@@ -22,7 +22,6 @@ from ..model.checks import size
 from ..model.model import check_model
 from .attribution.decompose import decompose
 from .corpus import Corpus, Tokens, windows
-from .passing import passing
 from .ports import Ports
 from .running import Tally, asked, tally
 from .subspaces import TINY
@@ -186,18 +185,18 @@ def _measured(
 ) -> Mapping[str, Array]:
     """First and second moments of what each head writes beside its writer, and each neuron beside its stream."""
     sums: dict[str, Array] = {"nothing": np.zeros(())}
-    with passing(model, window) as trace:
-        parts = decompose(trace)
-        for i, found in enumerate(heads):
-            out, written = parts.written(found.component), parts.written(found.writer)
-            sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
-            sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
-        for i, line in enumerate(lines):
-            stream, adds = _before(trace, line.layer), _added(trace, line)
-            along = stream @ line.direction
-            sums |= {f"n{i}/stream": stream.sum(0), f"n{i}/direction": line.direction * len(window)}
-            sums |= {f"n{i}/met": adds @ stream, f"n{i}/size": np.array(along @ along)}
-            sums |= {f"n{i}/adds": adds.sum()}
+    trace = model.run(window)
+    parts = decompose(trace)
+    for i, found in enumerate(heads):
+        out, written = parts.written(found.component), parts.written(found.writer)
+        sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
+        sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
+    for i, line in enumerate(lines):
+        stream, adds = _before(trace, line.layer), _added(trace, line)
+        along = stream @ line.direction
+        sums |= {f"n{i}/stream": stream.sum(0), f"n{i}/direction": line.direction * len(window)}
+        sums |= {f"n{i}/met": adds @ stream, f"n{i}/size": np.array(along @ along)}
+        sums |= {f"n{i}/adds": adds.sum()}
     return sums
 
 

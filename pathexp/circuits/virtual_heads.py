@@ -26,7 +26,6 @@ from .corpus import Corpus, Tokens, windows
 from .evened import evened
 from .heads import Head
 from .importance import loss_of
-from .passing import passing
 from .running import Tally, asked, tally
 from .token_space import embedding, reading, unembedding, writing
 
@@ -187,8 +186,7 @@ def virtual_share(
         )
 
     def measured(window: Tokens) -> Mapping[str, Array]:
-        with passing(model, window) as trace:
-            orders = expand(trace).by_order()
+        orders = expand(model.run(window)).by_order()
         return {"losses": np.array([loss_of(logits, window) for logits in _kept(orders)])}
 
     found = tally(

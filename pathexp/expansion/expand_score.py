@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import TargetError
-from ..graph import ResidualGraph
+from ..graph import ResidualGraph, freeze
 from ..graph.form import score_form
 from ..graph.reading import Side, head_component, reading_graph
 from ..kinds import TEXT, expect, instance, whole
@@ -37,7 +37,7 @@ def expand_score(
     own = (graph, instance(ResidualGraph, "a residual graph").or_none)
     expect("expand_score", head=(head, TEXT), graph=own)
     check_trace(trace, "expand_score")
-    chosen = trace.graph if graph is None else graph
+    chosen = freeze(trace) if graph is None else graph
     component = head_component(chosen, head)
     assert component.head is not None
     i, j = _position(query, len(trace), "query"), _position(key, len(trace), "key")

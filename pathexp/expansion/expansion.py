@@ -15,6 +15,7 @@ from ..graph import (
     Walk,
     check_paths,
     everything,
+    freeze,
     query,
 )
 from ..model import Target, Trace
@@ -22,8 +23,8 @@ from . import symbolic
 from .path import Path, parse_path
 from .ranking import Ranking, rank
 from .search import MEMORY, Budget
+from .target_totals import TargetTotals
 from .term import Term, terms_of
-from .toward import total_toward, totals_toward
 from .values import path_values
 from .verdict import Verdict, verify_walk
 
@@ -61,6 +62,10 @@ class Expansion:
     def walk(self) -> Walk:
         """The recurrences over graph and query."""
         return Walk(self.graph, self.query)
+
+    @cached_property
+    def _totals(self) -> TargetTotals:
+        return TargetTotals(self.walk)
 
     # Counting and listing ------------------------------------------------------------------------------
 
@@ -169,7 +174,7 @@ class Expansion:
         From the back where that is cheaper: one pass per live state of the query over the positions up to the
         target's, without unembedding. Else from the front: a forward pass, kept, and an inner product a target.
         """
-        return total_toward(self.walk, target)
+        return self._totals.total(target)
 
     def value_by_order(self, target: Target) -> tuple[float, ...]:
         """Return what the terms of each order together add to a target, without listing them.
@@ -180,7 +185,7 @@ class Expansion:
         >>> len(parts), abs(sum(parts) - trace.logit(4).value) < 1e-12
         (3, True)
         """
-        return tuple(totals_toward(self.walk, target).tolist())
+        return tuple(self._totals.by_order(target).tolist())
 
     def values(self, target: Target) -> Array:
         """Return the value of every term toward a target, aligned with iteration.
@@ -250,7 +255,7 @@ class Expansion:
 def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> Expansion:
     """Return the path expansion of a run or of a residual graph.
 
-    A trace is frozen first (`trace.graph`). Elhage et al. 2021, "Path Expansion". Nothing is listed yet.
+    A trace is frozen first (`px.freeze(trace)`). Elhage et al. 2021, "Path Expansion". Nothing is listed yet.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
@@ -258,7 +263,7 @@ def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> 
     >>> terms.count(), terms.verify().ok
     (81, True)
     """
-    graph = what.graph if isinstance(what, Trace) else what
+    graph = freeze(what) if isinstance(what, Trace) else what
     if not isinstance(graph, ResidualGraph):
         raise PathexpError(
             f"expand() takes a trace or a residual graph, not {type(what).__name__}; "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import PathexpError
-from ..graph import Array, Query
+from ..graph import Array, Query, freeze
 from ..graph.reading import head_component
 from ..kinds import TEXT, Kind, expect, instance, sequence_of
 from ..model import Target, Trace
@@ -281,7 +281,7 @@ class ScoreExpansion:
 
     @property
     def _place(self) -> tuple[int, int]:
-        component = head_component(self.trace.graph, self.pair.head)
+        component = head_component(freeze(self.trace), self.pair.head)
         assert component.head is not None
         return component.layer, component.head
 

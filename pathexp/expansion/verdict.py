@@ -125,7 +125,7 @@ def verify(terms: Iterable[Term], graph: ResidualGraph, reference: Array) -> Ver
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
     >>> terms = list(px.expand(trace))
-    >>> px.verify(terms, trace.graph, trace.logits).ok, px.verify(terms[1:], trace.graph, trace.logits).ok
+    >>> px.verify(terms, px.freeze(trace), trace.logits).ok, px.verify(terms[1:], px.freeze(trace), trace.logits).ok
     (True, False)
     """
     expect(

@@ -2,6 +2,7 @@
 
 from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
+from .cache import WeakCache
 from .ends import CapMode
 from .freeze import freeze
 from .graph import ResidualGraph
@@ -40,6 +41,7 @@ __all__ = [
     "Step",
     "Values",
     "Walk",
+    "WeakCache",
     "chain",
     "check_paths",
     "compile_query",

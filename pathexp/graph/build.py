@@ -6,7 +6,7 @@ branch writes is part of its components; a norm on the stream itself (post-norm)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypedDict
@@ -32,6 +32,15 @@ class Freezing:
     mlp: MlpMode = "gate"
     neurons: Mapping[int, Sequence[int]] = field(default_factory=lambda: MappingProxyType({}))
     cap: CapMode = "ratio"
+
+    @property
+    def key(self) -> Hashable:
+        """The same for the same options."""
+        return (
+            self.mlp,
+            tuple(sorted((layer, tuple(which)) for layer, which in self.neurons.items())),
+            self.cap,
+        )
 
 
 class Pieces(TypedDict):

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import index
 from types import MappingProxyType
+from weakref import ReferenceType, ref
 
 from ..errors import FreezeError
 from ..kinds import TEXT, expect
 from ..model import Config, Trace
 from ..model.trace import check_trace
 from .build import Freezing, MlpMode, pieces
+from .cache import WeakCache
 from .ends import CapMode
 from .factors import Factors
 from .graph import ResidualGraph
+
+GRAPHS: WeakCache[Trace, ResidualGraph] = WeakCache()
+"""The graphs of the runs that are alive. A graph holds a copy of its run's record, so that it keeps no run alive."""
+
+ORIGINS: WeakCache[Trace, ReferenceType[ResidualGraph]] = WeakCache()
+"""The graph that each such copy belongs to: `freeze(graph.trace)` is the graph again."""
 
 
 def freeze(
@@ -26,7 +35,8 @@ def freeze(
     """Return the residual graph of a run with all that is not linear held fixed.
 
     The frozen graph is an affine map of the embedding that equals the run on the run's own tokens; what is
-    held fixed is listed in `graph.frozen`. Elhage et al. 2021, section "Path Expansion".
+    held fixed is listed in `graph.frozen`. Elhage et al. 2021, section "Path Expansion". As long as a trace lives,
+    the same options give the same graph, so that freezing again costs nothing.
 
     Parameters
     ----------
@@ -40,17 +50,26 @@ def freeze(
 
     >>> import pathexp as px
     >>> graph = px.freeze(px.load("attn-2l").run("To be, or not to be"))
-    >>> graph.frozen[0].startswith("attention patterns")
-    True
+    >>> graph.frozen[0].startswith("attention patterns"), px.freeze(graph.trace) is graph
+    (True, True)
     """
     expect("freeze", mlp=(mlp, TEXT), cap=(cap, TEXT))
     check_trace(trace, "freeze")
     freezing = Freezing(mlp, _whole(neurons), cap)
     _check(freezing, trace.config)
-    laid = pieces(Factors.of(trace.config, trace), freezing)
-    return ResidualGraph(
-        **laid, frozen=tuple(ledger(trace, freezing)), trace=trace, before_cap=cap == "before"
+    known = ORIGINS.find(trace, freezing.key)
+    return (known and known()) or GRAPHS.get(trace, freezing.key, lambda: _frozen(trace, freezing))
+
+
+def _frozen(trace: Trace, freezing: Freezing) -> ResidualGraph:
+    """Lay the graph of a run out, on a copy of the run's record."""
+    run = replace(trace)
+    laid = pieces(Factors.of(run.config, run), freezing)
+    graph = ResidualGraph(
+        **laid, frozen=tuple(ledger(run, freezing)), trace=run, before_cap=freezing.cap == "before"
     )
+    ORIGINS.get(run, freezing.key, lambda: ref(graph))
+    return graph
 
 
 def _whole(neurons: Mapping[int, Sequence[int]]) -> Mapping[int, tuple[int, ...]]:
@@ -128,6 +147,3 @@ def _cap_sentence(cap: float, freezing: Freezing) -> str:
     if freezing.cap == "before":
         return f"the soft-cap of the logits at ±{cap:g} is left out: paths add up to the logits before it"
     return f"the soft-cap of the logits at ±{cap:g}, as a ratio: paths add up to the capped logits"
-
-
-Trace.freezer = staticmethod(freeze)

@@ -277,11 +277,6 @@ class ResidualGraph:
             )
         return tuple(kernel(block, self.sizes[0]) for block in self.blocks)
 
-    @cached_property
-    def kept(self) -> dict[object, object]:
-        """Tables that were made from this graph once, whatever was asked of them, by what they are for."""
-        return {}
-
     def to_networkx(self) -> nx.MultiDiGraph:
         """Return the graph as a networkx MultiDiGraph: an edge wherever one node's output is read by another.
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algebra import Dense, waist
+from .cache import WeakCache
 from .nodes import Block, Component
 from .operators import Array, Operator, Step, first, looks_ahead, pull, push, word_map
 
@@ -153,8 +154,16 @@ class BlockKernel:
         return BlockKernel(stacks, self.single, self.skip, self.positions, backward=not self.backward)
 
 
+KERNELS: WeakCache[Block, BlockKernel] = WeakCache()
+"""The kernels of the blocks that are alive: graphs that share a block share its kernel."""
+
+
 def kernel(block: Block, positions: int) -> BlockKernel:
-    """Stack the numbers of a block on streams of so many positions."""
+    """Return the numbers of a block on streams of so many positions, stacked once for as long as the block lives."""
+    return KERNELS.get(block, positions, lambda: _stacked(block, positions))
+
+
+def _stacked(block: Block, positions: int) -> BlockKernel:
     by_waist: dict[int, list[tuple[int, Array, Array, Array]]] = defaultdict(list)
     single: list[tuple[int, Operator]] = []
     for index, component in enumerate(block.components):

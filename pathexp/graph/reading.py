@@ -18,6 +18,7 @@ import numpy as np
 from ..algebra import Dense, Diagonal, Space
 from ..errors import GraphError
 from ..model import Config, Trace
+from .freeze import freeze
 from .graph import ResidualGraph
 from .nodes import Component, One, OneHot, Sink, Source
 from .operators import IDENTITY, Array, Dim, Factor, Operator, Step, chain
@@ -35,7 +36,7 @@ def reading_graph(trace: Trace, label: str, side: Side, graph: ResidualGraph | N
 
     Raises GraphError if the graph has no such head.
     """
-    whole = trace.graph if graph is None else graph
+    whole = freeze(trace) if graph is None else graph
     component = head_component(whole, label)
     draft = _Reader(trace, component, side)
     b = whole.places[label]

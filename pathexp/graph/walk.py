@@ -7,7 +7,6 @@ forward pass per live state, whatever the number of paths.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -254,11 +253,6 @@ class Walk:
         steps = self.steps[depth][state]
         targets = [int(t) for t in np.unique(steps) if t >= 0 and any(self.completions[depth + 1][t])]
         return {target: np.flatnonzero(steps == target) for target in targets}
-
-    @cached_property
-    def pulled_back(self) -> Counter[bool]:
-        """How many positions have been pulled back toward targets so far, in all and by order."""
-        return Counter()
 
     def _straight_sum(self) -> Array:
         n, _, d_out = self.graph.sizes

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import index
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FreezeError, PathexpError, TargetError, TokenError
+from ..errors import PathexpError, TargetError, TokenError
 from .config import Config
 from .target import Space, Target
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 Token = int | str
-
-
-def _no_freezer(trace: Trace) -> Any:
-    raise FreezeError("A trace has no graph until pathexp.graph is imported; import pathexp.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -51,8 +47,6 @@ class Trace:
     >>> trace.patterns.shape, bool(np.allclose(trace.patterns.sum(axis=-1), 1))
     ((2, 3, 3, 3), True)
     """
-
-    freezer: ClassVar[Callable[[Trace], Any]] = staticmethod(_no_freezer)
 
     model: Model
     tokens: npt.NDArray[np.int64]
@@ -173,11 +167,6 @@ class Trace:
             value = float(self.residuals["final_in"][place] @ read)
             return Target(place, read, space, "direction in the final stream", value)
         raise TargetError(f"space={space!r} is not known; known: 'logits', 'residual'.")
-
-    @cached_property
-    def graph(self) -> Any:
-        """The residual graph of this run with everything that is not linear held fixed."""
-        return type(self).freezer(self)
 
     def _of_logits(self, read: Array, place: int, label: str) -> Target:
         return Target(place, _read_only(read), "logits", label, float(self.logits[place] @ read))

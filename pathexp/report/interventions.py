@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..circuits.interventions import Cut, Intervention, distance, intervene, through
-from ..graph import Query
+from ..graph import Query, freeze
 from ..model import Target, Trace
 from .text import table, visible
 
@@ -74,7 +74,7 @@ def report_interventions(
 ) -> InterventionReport:
     """Intervene on the paths of a query, or on those through each component in turn."""
     chosen: list[tuple[str, str | Query | Cut]]
-    chosen = [(label, through(label)) for label in trace.graph.alphabet.components] or [("E", through("E"))]
+    chosen = [(label, through(label)) for label in freeze(trace).alphabet.components] or [("E", through("E"))]
     if cut is not None:
         chosen = [(str(cut), cut)]
     return InterventionReport(

@@ -37,10 +37,10 @@ def test_g11_a_lost_or_doubled_write_is_an_error_with_its_gap():
     trace = px.random_model(layers=2, heads=2, seed=2).run([1, 2, 3])
     terms = list(px.expand(trace))
     for wrong in (terms[1:], [*terms, terms[3]]):
-        verdict = px.verify(wrong, trace.graph, trace.logits)
+        verdict = px.verify(wrong, px.freeze(trace), trace.logits)
         gap = np.abs(sum(t.logits() for t in wrong) - trace.logits).max()
         assert not verdict.ok and verdict.max_error == pytest.approx(gap)
-    edges = trace.graph.to_networkx().edges()
+    edges = px.freeze(trace).to_networkx().edges()
     assert not [e for e in edges if e[0][:2] == e[1][:2] and e[0].startswith("L")], (
         "heads of one layer never compose"
     )

@@ -78,7 +78,13 @@ def test_values_can_be_copied_and_pickled(trace, twice):
 
 
 def test_reprs_are_short(trace):
-    for value in (trace, trace.graph, px.expand(trace), px.expand(trace).top(3, trace.logit(1)), trace.model):
+    for value in (
+        trace,
+        px.freeze(trace),
+        px.expand(trace),
+        px.expand(trace).top(3, trace.logit(1)),
+        trace.model,
+    ):
         assert len(repr(value)) < 200
 
 
@@ -109,7 +115,7 @@ def test_a_full_disk_is_a_sentence():
     ["composition_scores", "copying", "induction_heads", "head_kinds", "skip_trigrams", "virtual_heads"],
 )
 def test_what_is_no_model_is_refused_by_the_name_of_the_call(trace, call):
-    for wrong in (trace, trace.graph, None):
+    for wrong in (trace, px.freeze(trace), None):
         with pytest.raises(px.PathexpError, match=f"{call} takes a model"):
             getattr(px, call)(wrong)
     with pytest.raises(px.PathexpError, match="head takes a model"):

@@ -35,7 +35,7 @@ def calls():
     one = px.random_model(layers=1, heads=2, positions="none", seed=1, n_ctx=14)
     plain = px.random_model(layers=2, heads=2, norm="layernorm", seed=1, n_ctx=12)
     trace, other = model.run([1, 2, 3]), model.run([3, 2, 1])
-    target, terms, graph = trace.logit(2), px.expand(trace), trace.graph
+    target, terms, graph = trace.logit(2), px.expand(trace), px.freeze(trace)
     bug, head, vw = (
         circuits.bugs(one, 1)[0],
         px.head(model, "L1H0"),

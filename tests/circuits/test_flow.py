@@ -141,7 +141,7 @@ def test_node_totals_are_query_totals():
     trace = run("3L-layernorm")
     target = trace.logit(1)
     terms, graph = expand(trace), flow(trace, target)
-    start = " | ".join(trace.graph.alphabet.sources)
+    start = " | ".join(freeze(trace).alphabet.sources)
     for label in ("L0H1", "L1H0", "L2H1"):
         assert (
             abs(graph.nodes[label]["flow"] - terms.where(f"({start}) .* {label} .* U").value(target)) < 1e-12
@@ -347,7 +347,7 @@ def test_what_does_not_fit_is_refused():
             split(flow(trace, trace.logit(1)), block)
 
 
-@pytest.mark.parametrize("what", [None, 3, "flow", run("2L-plain"), run("2L-plain").graph.to_networkx()])
+@pytest.mark.parametrize("what", [None, 3, "flow", run("2L-plain"), freeze(run("2L-plain")).to_networkx()])
 def test_what_is_no_flow_is_refused(what):
     for call in (prune, inflow_shares, lambda graph: split(graph, 0)):
         with pytest.raises(PathexpError, match=r"takes a flow; make one with px\.flow"):

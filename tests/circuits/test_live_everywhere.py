@@ -73,7 +73,7 @@ def edge_oracle(trace, writer, reader, change, sides="qkvm"):
 
 def ends(trace):
     """A head of the first layer and the last components that read it."""
-    components = list(trace.graph.components())
+    components = list(px.freeze(trace).components())
     last = trace.config.n_layers - 1
     return components[0], [c for c in components if c.layer == last][-2:]
 
@@ -93,7 +93,9 @@ def test_an_edge_cut_or_patched_is_the_edited_forward_pass(name):
 def test_values_or_queries_and_keys_alone(name):
     trace, _ = pair(name)
     writer, readers = ends(trace)
-    reader = next(c for c in trace.graph.components() if c.layer == readers[0].layer and c.head is not None)
+    reader = next(
+        c for c in px.freeze(trace).components() if c.layer == readers[0].layer and c.head is not None
+    )
     gone = -outcome(writer, trace)
     by_values = edge_oracle(trace, writer, reader, gone, "v")
     close(intervene(trace, along(writer.label, f"{reader.label}.V")).live, by_values)
@@ -105,7 +107,7 @@ def test_values_or_queries_and_keys_alone(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_a_node_cut_or_patched_is_the_edited_forward_pass(name):
     trace, other = pair(name)
-    for component in trace.graph.components():
+    for component in px.freeze(trace).components():
         for run in (None, other) if component.layer == 0 else (None,):
             there = left_of(component, trace) if run is None else outcome(component, run)
             change = there - outcome(component, trace)
@@ -124,7 +126,7 @@ def test_a_source_cut_is_the_model_without_its_weights(name):
     """Every constant and every embedding, by its paths: the model in which it is zero."""
     trace, _ = pair(name)
     model = trace.model
-    sources = [s.label for s in trace.graph.sources]
+    sources = [s.label for s in px.freeze(trace).sources]
     kinds = dict.fromkeys(label.rpartition("_L")[0] or label for label in sources)
     weights = {"E": "W_E", "P": "W_pos"}
     for kind in kinds:
@@ -143,7 +145,7 @@ def test_a_source_cut_is_the_model_without_its_weights(name):
 def test_biases_of_norms_cut_are_the_norms_without(name):
     trace, _ = pair(name)
     model = trace.model
-    sources = [s.label for s in trace.graph.sources if s.label.startswith(("b_attn_L", "b_mlp_L"))]
+    sources = [s.label for s in px.freeze(trace).sources if s.label.startswith(("b_attn_L", "b_mlp_L"))]
     if not sources:
         return
     arrays = {kind: getattr(model.weights, kind) for kind in ("b_attn", "b_mlp")}
@@ -171,7 +173,7 @@ def test_the_embedding_of_another_text_is_the_forward_pass_of_mixed_parts(name):
 
 
 def queries(trace):
-    labels = [c.label for c in trace.graph.components()]
+    labels = [c.label for c in px.freeze(trace).components()]
     yield "S? .* U"
     yield "E U"
     if labels:
@@ -180,7 +182,7 @@ def queries(trace):
     if len(labels) > 3:
         yield (
             f"(E | P) .* {labels[0]} {labels[-1]} .* U"
-            if "P" in trace.graph.by_label
+            if "P" in px.freeze(trace).by_label
             else f"E {labels[0]} .* U"
         )
 
@@ -192,8 +194,8 @@ def test_frozen_is_the_exact_sum_of_kept_paths(name):
         cut = px.query(text)
         kept = px.expand(trace, ~cut).logits()
         close(intervene(trace, cut).frozen, kept)
-        starts = {source.label: source.start for source in other.graph.sources}
-        graph = trace.graph
+        starts = {source.label: source.start for source in px.freeze(other).sources}
+        graph = px.freeze(trace)
         swapped = replace(
             graph, sources=tuple(replace(source, start=starts[source.label]) for source in graph.sources)
         )
@@ -205,7 +207,7 @@ def test_frozen_is_the_exact_sum_of_kept_paths(name):
 def test_frozen_sides_by_listing_paths(name, sides):
     """A path counts if what follows the last component that reads the run as it was follows it on some kept path."""
     trace, _ = pair(name)
-    graph = trace.graph
+    graph = px.freeze(trace)
     heads = {c.label: c.head is not None for c in graph.components()}
     whole = {label for label, head in heads.items() if ("v" if head else "m") not in sides}
     words = list(px.expand(trace).walk.words())

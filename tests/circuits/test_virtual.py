@@ -251,7 +251,7 @@ def test_what_a_graph_does_not_have_is_refused():
     with pytest.raises(PathError, match="L0H1 cannot read L1H0"):
         virtual_weight(trace, "L1H0", "L0H1")
     with pytest.raises(GraphError, match="read off a trace"):
-        virtual_weight(trace.graph, "E", "L0H0.Q")
+        virtual_weight(freeze(trace), "E", "L0H0.Q")
     with pytest.raises(GraphError, match="no component 'L9H9'"):
         virtual_weight(trace, "E", "U", "L9H9")
 

@@ -117,10 +117,10 @@ def test_parallel_and_sequential_blocks_on_paper():
     """Case A-09: parallel paths 1, 2, 3 and no edge from head to MLP; sequential 1, 2, 3, 6 and one."""
     sequential = scalar_model().run([0])
     assert sorted(float(t.logits()[0, 0]) for t in px.expand(sequential)) == pytest.approx([1, 2, 3, 6])
-    assert sequential.graph.to_networkx().has_edge("L0H0", "L0M")
+    assert px.freeze(sequential).to_networkx().has_edge("L0H0", "L0M")
     parallel = scalar_model(parallel="separate").run([0])
     assert sorted(float(t.logits()[0, 0]) for t in px.expand(parallel)) == pytest.approx([1, 2, 3])
-    assert not parallel.graph.to_networkx().has_edge("L0H0", "L0M")
+    assert not px.freeze(parallel).to_networkx().has_edge("L0H0", "L0M")
 
 
 def test_a_residual_multiplier_is_part_of_the_writing_edge():
@@ -149,7 +149,7 @@ def test_post_norm_stands_on_the_skip_edge():
     trace = px.random_model(
         layers=2, heads=2, norm="layernorm", norm_placement="post", d_mlp=7, biases=True
     ).run([1, 2])
-    assert all(block.skip for block in trace.graph.blocks) and len(trace.graph.blocks) == 4
+    assert all(block.skip for block in px.freeze(trace).blocks) and len(px.freeze(trace).blocks) == 4
     formula = px.expand(trace)["E L0H1 U"].formula
     assert formula.startswith(
         "S_L1_mlp_post S_L1_attn_post S_L0_mlp_post S_L0_attn_post A_L0H1 ⊗ W_U G_L1_mlp_post C"
@@ -198,7 +198,7 @@ def test_the_ledger_says_what_is_held_fixed():
     model = px.random_model(layers=1, heads=2, d_mlp=6, gated=True, norm="rmsnorm", positions="rotary", d_head=4,
                             logit_cap=3.0, attention_cap=2.0)  # fmt: skip
     trace = model.run([1, 2])
-    text = "\n".join(trace.graph.frozen)
+    text = "\n".join(px.freeze(trace).frozen)
     for part in (
         "attention patterns (soft-capped, rotary)",
         "L0.attn, L0.mlp, final",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.expansion.target_totals import TargetTotals
 from pathexp.expansion.tolerance import rounding_tolerance
-from pathexp.expansion.toward import total_toward, totals_toward
 from pathexp.graph import Pullback, everything, positions_needed
 from tests.circuits.test_flow import by_hand, hand_target
 from tests.zoo import FAMILIES, ZOO
@@ -62,10 +62,10 @@ def test_both_sides_agree_with_each_other_and_with_the_listed_paths(name):
                 values = terms.values(target)
                 listed = [part.sum() for part in np.split(values, ends)]
                 allowed = tolerance(terms, target, values)
-                totals = [total_toward(terms.walk, target, side) for side in ("front", "back")]
+                totals = [TargetTotals(terms.walk).total(target, side) for side in ("front", "back")]
                 np.testing.assert_allclose(totals, values.sum(), rtol=0, atol=allowed)
                 for side in ("front", "back"):
-                    by_order = totals_toward(terms.walk, target, side)
+                    by_order = TargetTotals(terms.walk).by_order(target, side)
                     np.testing.assert_allclose(by_order, listed, rtol=0, atol=allowed)
                     assert abs(by_order.sum() - totals[0]) <= allowed
 
@@ -76,11 +76,11 @@ def test_skip_maps_gates_and_late_sources(query):
     for position in range(4):
         target = hand_target(position)
         listed = terms.values(target)
-        for parts in (totals_toward(terms.walk, target, side) for side in ("front", "back")):
+        for parts in (TargetTotals(terms.walk).by_order(target, side) for side in ("front", "back")):
             ends = np.cumsum(terms.count_by_order())[:-1]
             expected = [part.sum() for part in np.split(listed, ends)]
             np.testing.assert_allclose(parts, expected, rtol=1e-11, atol=1e-11)
-        assert total_toward(terms.walk, target, "back") == pytest.approx(listed.sum(), rel=1e-11)
+        assert TargetTotals(terms.walk).total(target, "back") == pytest.approx(listed.sum(), rel=1e-11)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -113,21 +113,21 @@ def test_the_side_that_costs_less():
     terms = px.expand(trace)
     for position in (0, 1, 2):
         terms.value(trace.logit(1, position=position))
-    assert terms.walk.pulled_back[False] == 1 + 2 + 3 and "total" not in vars(terms.walk)
+    assert terms._totals.spent[False] == 1 + 2 + 3 and "total" not in vars(terms.walk)
     terms.value(trace.logit(1, position=1))
     assert "total" in vars(terms.walk)
     again = px.expand(trace)
     again.logits()
     again.value(trace.logit(1, position=0))
-    assert not again.walk.pulled_back
+    assert not again._totals.spent
 
 
 def test_no_paths_add_nothing():
     trace = run("2L-plain")
     terms = px.expand(trace, "E L1H0 L0H0 U")
     for side in ("front", "back"):
-        assert total_toward(terms.walk, trace.logit(1), side) == 0.0
-        assert not totals_toward(terms.walk, trace.logit(1), side).any()
+        assert TargetTotals(terms.walk).total(trace.logit(1), side) == 0.0
+        assert not TargetTotals(terms.walk).by_order(trace.logit(1), side).any()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
@@ -140,8 +140,8 @@ def test_many_layers_that_nobody_could_list(name):
     assert terms.count() > 10**9
     target = trace.logit(3, position=4)
     allowed = 10 * rounding_tolerance(terms.graph, 0, 0.0)
-    assert abs(total_toward(terms.walk, target, "back") - target.value) <= allowed
-    assert abs(totals_toward(terms.walk, target, "back").sum() - target.value) <= allowed
+    assert abs(TargetTotals(terms.walk).total(target, "back") - target.value) <= allowed
+    assert abs(TargetTotals(terms.walk).by_order(target, "back").sum() - target.value) <= allowed
 
 
 def _switches(model):

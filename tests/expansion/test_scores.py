@@ -229,7 +229,7 @@ def test_one_perturbed_weight_fails(name):
 def test_a_graph_changed_by_hand_has_no_verdict():
     trace = run(ZOO["2L-plain"]())
     with pytest.raises(px.PathexpError, match="L0H0 was removed"):
-        px.expand_score(trace, "L1H0", graph=trace.graph.without("L0H0")).verify()
+        px.expand_score(trace, "L1H0", graph=px.freeze(trace).without("L0H0")).verify()
 
 
 # What the softmax makes of it ---------------------------------------------------------------------------

@@ -18,7 +18,7 @@ def test_every_switch(model, seed, length, source):
     layer, head = model.config.n_layers - 1, int(rng.integers(model.config.n_heads))
     query = int(rng.integers(len(trace)))
     key = int(rng.choice(np.flatnonzero(np.isfinite(trace.scores[layer, head, query]))))
-    graph = px.freeze(trace, mlp="source") if source else trace.graph
+    graph = px.freeze(trace, mlp="source") if source else px.freeze(trace)
     terms = px.expand_score(trace, f"L{layer}H{head}", query, key, graph=graph)
     verdict = terms.verify()
     assert verdict.ok, str(verdict)

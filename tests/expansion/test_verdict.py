@@ -47,11 +47,11 @@ def test_one_perturbed_weight_fails(trace, name, size):
 
 def test_a_dropped_or_doubled_term_fails_whichever_it_is(trace):
     terms = list(px.expand(trace))
-    assert px.verify(terms, trace.graph, trace.logits).ok
+    assert px.verify(terms, px.freeze(trace), trace.logits).ok
     for index in range(len(terms)):
         rest = terms[:index] + terms[index + 1 :]
-        assert not px.verify(rest, trace.graph, trace.logits).ok, terms[index]
-        assert not px.verify([*terms, terms[index]], trace.graph, trace.logits).ok, terms[index]
+        assert not px.verify(rest, px.freeze(trace), trace.logits).ok, terms[index]
+        assert not px.verify([*terms, terms[index]], px.freeze(trace), trace.logits).ok, terms[index]
 
 
 @pytest.mark.parametrize("name", ["b_attn", "b_V", "b_O", "b_final", "b_U"])
@@ -121,7 +121,7 @@ def test_a_tolerance_that_could_hide_faults_is_no_proof():
 
 
 def test_a_changed_graph_has_nothing_to_compare_with(trace):
-    graph = trace.graph.with_source("steer", np.ones(trace.config.d_model))
+    graph = px.freeze(trace).with_source("steer", np.ones(trace.config.d_model))
     with pytest.raises(px.PathexpError, match="source steer was added"):
         px.expand(graph).verify()
 

@@ -45,7 +45,7 @@ def test_identity_weights_give_powers_not_collapsed_symbols():
 def test_a_steering_vector_is_a_source_with_its_own_paths(trace):
     rng = np.random.default_rng(2)
     vector = rng.normal(size=trace.config.d_model)
-    steered = px.expand(trace.graph.with_source("steer", vector, depth=1))
+    steered = px.expand(px.freeze(trace).with_source("steer", vector, depth=1))
     own = steered.where("steer .* U")
     assert own.count() == 1 + trace.config.n_heads
     np.testing.assert_allclose(steered.logits() - own.logits(), trace.logits, atol=1e-9)
@@ -56,7 +56,7 @@ def test_a_rank_one_component(trace):
     rng = np.random.default_rng(3)
     write, read = rng.normal(size=(2, trace.config.d_model))
     activations = rng.normal(size=len(trace.tokens))
-    graph = trace.graph.with_component("feature", weight=(write, read), pattern=activations, at=1)
+    graph = px.freeze(trace).with_component("feature", weight=(write, read), pattern=activations, at=1)
     term = px.expand(graph)["E feature U"]
     x = trace.model.weights.W_E[:, trace.tokens].T
     expected = activations[:, None] * (x @ read)[:, None] * write
@@ -67,7 +67,7 @@ def test_a_rank_one_component(trace):
 def test_a_low_rank_update_beside_a_head_shares_its_pattern(trace):
     rng = np.random.default_rng(4)
     left, right = rng.normal(size=(trace.config.d_model, 2)), rng.normal(size=(2, trace.config.d_model))
-    graph = trace.graph.with_component("lora", weight=(left, right), pattern="L1H2", beside="L1H2")
+    graph = px.freeze(trace).with_component("lora", weight=(left, right), pattern="L1H2", beside="L1H2")
     terms = px.expand(graph)
     term = terms["E lora U"]
     np.testing.assert_allclose(term.pattern, terms["E L1H2 U"].pattern, atol=1e-15)
@@ -77,13 +77,13 @@ def test_a_low_rank_update_beside_a_head_shares_its_pattern(trace):
 
 
 def test_inserting_a_block_moves_no_source(trace):
-    graph = trace.graph.with_component("zero", weight=np.zeros((14, 14)), at=1)
+    graph = px.freeze(trace).with_component("zero", weight=np.zeros((14, 14)), at=1)
     np.testing.assert_allclose(px.expand(graph).logits(), trace.logits, atol=1e-9)
 
 
 def test_without_takes_exactly_the_paths_of_a_component(trace):
     terms = px.expand(trace)
-    removed = px.expand(trace.graph.without("L0H1"))
+    removed = px.expand(px.freeze(trace).without("L0H1"))
     through = terms.where("S .* L0H1 .* U")
     expected = sum((t.logits() for t in terms if "L0H1" not in t.path), np.zeros_like(trace.logits))
     np.testing.assert_allclose(removed.logits(), expected, atol=1e-10)
@@ -93,7 +93,7 @@ def test_without_takes_exactly_the_paths_of_a_component(trace):
 
 
 def test_a_graph_needs_a_kind_word_for_what_is_wrong(trace):
-    graph, d = trace.graph, trace.config.d_model
+    graph, d = px.freeze(trace), trace.config.d_model
     for make, text in [
         (lambda: graph.with_source("E", np.ones(d)), "more than once: E"),
         (lambda: graph.with_source("L0", np.ones(d)), "cannot be a label"),
@@ -119,7 +119,7 @@ def test_a_graph_needs_a_kind_word_for_what_is_wrong(trace):
 
 
 def test_networkx_view(trace):
-    graph = trace.graph.to_networkx()
+    graph = px.freeze(trace).to_networkx()
     assert isinstance(graph, nx.MultiDiGraph) and nx.is_directed_acyclic_graph(graph)
     assert graph.nodes["L1H2"] == {"label": "L1H2", "kind": "head", "layer": 1, "head": 2}
     assert graph.nodes["U"]["layer"] == 2 and graph.nodes["E"]["layer"] == -1
@@ -130,10 +130,10 @@ def test_networkx_view(trace):
 
 
 def test_node_paths_of_networkx_are_the_paths_of_the_expansion(trace):
-    graph = trace.graph.to_networkx()
+    graph = px.freeze(trace).to_networkx()
     simple = {
         " ".join(path)
-        for source in trace.graph.sources
+        for source in px.freeze(trace).sources
         for path in nx.all_simple_paths(graph, source.label, "U")
     }
     assert simple == {str(path) for path in px.expand(trace).paths()}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -37,3 +39,35 @@ def test_a_model_is_no_run() -> None:
 def test_entries_that_are_not_there() -> None:
     with pytest.raises(PathexpError, match="no entry 'L9H0'; entries are E, P"):
         px.decompose(TRACE).written("L9H0")
+
+
+def test_freezing_again_gives_the_same_graph_while_the_run_lives():
+    trace = px.random_model(layers=2, heads=2, d_mlp=8).run([1, 2, 3])
+    graph, sources = px.freeze(trace), px.freeze(trace, mlp="source")
+    assert px.freeze(trace) is graph is px.freeze(graph.trace) and px.freeze(trace, mlp="source") is sources
+    assert px.freeze(trace, neurons={1: [2]}) is px.freeze(trace, neurons={1: (2,)}) is not graph
+
+
+def test_a_graph_and_what_is_kept_for_it_hold_no_run_alive():
+    trace = px.random_model(layers=2, heads=2, d_mlp=8).run([1, 2, 3])
+    graph, ranking = px.freeze(trace), px.expand(trace).top(2, trace.logit(1))
+    run, frozen, block = ref(trace), ref(graph), ref(graph.blocks[0])
+    del trace
+    gc.collect()
+    assert run() is None and graph.trace is not None and ranking.exact
+    del graph, ranking
+    gc.collect()
+    assert frozen() is None and block() is None
+
+
+def test_runs_that_are_let_go_leave_at_once_without_a_collection():
+    gc.collect()
+    gc.disable()
+    try:
+        trace = px.random_model(layers=2, heads=2).run([1, 2, 3])
+        assert px.expand(trace).verify().ok
+        run, frozen = ref(trace), ref(px.freeze(trace))
+        del trace
+        assert run() is None and frozen() is None
+    finally:
+        gc.enable()

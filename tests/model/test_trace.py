@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pathexp.errors import FreezeError, PathexpError, TargetError, TokenError, WeightsError
+from pathexp.errors import PathexpError, TargetError, TokenError, WeightsError
 from pathexp.model.attention import concatenated
 from pathexp.model.handmade import random_model, zero_layer_bigram
 from pathexp.model.model import Model
@@ -239,14 +239,6 @@ def test_later_tokens_change_nothing_before_them() -> None:
         np.testing.assert_allclose(
             MODEL.run(tokens[:length]).logits, run(MODEL).logits[:length], rtol=0, atol=1e-13
         )
-
-
-def test_a_trace_without_a_graph_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trace, "freezer", staticmethod(lambda trace: ("frozen", trace)))
-    trace = run(MODEL)
-    assert trace.graph == ("frozen", trace) and trace.graph is trace.graph
-    monkeypatch.undo()
-    assert isinstance(FreezeError("x"), PathexpError)
 
 
 def test_reprs_are_short() -> None:

@@ -18,7 +18,7 @@ from ...expansion import expand
 from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
 from ...expansion.values import straight_values
-from ...graph import Array, Component, Source, pull
+from ...graph import Array, Component, Source, freeze, pull
 from ...kinds import expect, one_of, whole
 from ...model import Target, Trace
 from ...model.trace import check_trace
@@ -120,7 +120,7 @@ Rows = Iterator[tuple[str, float]]
 
 def _components(trace: Trace, target: Target, k: int = 0) -> Rows:
     """Every entry of the stream as it stands at its end, then constants that only the sink reads."""
-    parts, field = decompose(trace), on_stream(target, trace.graph)[target.position]
+    parts, field = decompose(trace), on_stream(target, freeze(trace))[target.position]
     for label in parts.labels:
         yield label, float(parts[label][target.position] @ field)
     for value, (label, _) in straight_values(expand(trace).walk, target):
@@ -130,7 +130,7 @@ def _components(trace: Trace, target: Target, k: int = 0) -> Rows:
 def _heads(trace: Trace, target: Target, k: int) -> Rows:
     heads, sums = {}, {"embedding": 0.0, "MLPs": 0.0, CONSTANTS: 0.0}
     for label, value in _components(trace, target):
-        node = trace.graph.by_label[label]
+        node = freeze(trace).by_label[label]
         if isinstance(node, Component) and node.head is not None:
             heads[label] = value
         elif isinstance(node, Component):
@@ -146,7 +146,7 @@ def _kind(node: object) -> str:
 
 
 def _layers(trace: Trace, target: Target, k: int) -> Rows:
-    parts, field = decompose(trace), on_stream(target, trace.graph)[target.position]
+    parts, field = decompose(trace), on_stream(target, freeze(trace))[target.position]
     for branch, stream in parts.branches(parts.points[-1]).items():
         yield branch, float(stream[target.position] @ field)
     yield CONSTANTS, sum(value for value, _ in straight_values(expand(trace).walk, target))
@@ -163,7 +163,7 @@ def _tokens(trace: Trace, target: Target, k: int) -> Rows:
     """What the embeddings at every position add by all paths: the target pulled back to where they enter."""
     field = pulled_back(trace, target)[0]
     entered = sum(
-        (s.value() for s in trace.graph.sources if _kind(s) == "embedding" and s.depth == 0),
+        (s.value() for s in freeze(trace).sources if _kind(s) == "embedding" and s.depth == 0),
         np.zeros_like(field),
     )
     values = np.sum(field * entered, axis=-1)
@@ -180,8 +180,8 @@ def pulled_back(trace: Trace, target: Target) -> tuple[Array, ...]:
 
     Entry b is at the input of block b, the last one on the final stream. One backward pass.
     """
-    fields = [on_stream(target, trace.graph)[None]]
-    for block in reversed(trace.graph.kernels):
+    fields = [on_stream(target, freeze(trace))[None]]
+    for block in reversed(freeze(trace).kernels):
         backward = block.transposed
         every = np.arange(sum(len(stack.members) for stack in block.stacks) + len(block.single))
         fields.append(backward.through_skip(fields[-1]) + backward.sums(fields[-1], [every])[0])
@@ -215,7 +215,7 @@ def head_tokens(trace: Trace, target: Target) -> HeadTokens:
     True
     """
     check_trace(trace, "head_tokens")
-    heads = [c for c in trace.graph.components() if c.head is not None]
+    heads = [c for c in freeze(trace).components() if c.head is not None]
     rows = np.array([_by_position(trace, target, head) for head in heads]).reshape(len(heads), len(trace))
     whole = dict(_components(trace, target))
     labels = tuple(head.label for head in heads)
@@ -224,9 +224,9 @@ def head_tokens(trace: Trace, target: Target) -> HeadTokens:
 
 def _by_position(trace: Trace, target: Target, head: Component) -> Array:
     """The target over the skips to a head's output, through the head, met with the stream it read."""
-    place = trace.graph.places[head.label]
-    field = on_stream(target, trace.graph)
-    for block in reversed(trace.graph.blocks[place + 1 :]):
+    place = freeze(trace).places[head.label]
+    field = on_stream(target, freeze(trace))
+    for block in reversed(freeze(trace).blocks[place + 1 :]):
         field = pull(block.skip, field)
     met: Array = np.sum(pull(head.operator, field) * stream_before(trace, place), axis=-1)
     return met
@@ -234,5 +234,5 @@ def _by_position(trace: Trace, target: Target, head: Component) -> Array:
 
 def stream_before(trace: Trace, place: int) -> Array:
     """The stream that a block of the run's graph reads, (n, d_model)."""
-    points = Decomposition(trace, trace.graph).points
+    points = Decomposition(trace, freeze(trace)).points
     return trace.residuals[points[place]]

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ...errors import GraphError
-from ...graph import Array, ResidualGraph, Source, push, start_value
+from ...graph import Array, ResidualGraph, Source, freeze, push, start_value
 from ...model import Config, Trace
 from ...model.trace import check_trace
 
@@ -202,7 +202,7 @@ def stream_points(config: Config) -> tuple[str, ...]:
 def decompose(trace: Trace) -> Decomposition:
     """Take the residual stream of a run apart into what each component wrote, at every depth.
 
-    Elhage et al. 2021, "The Residual Stream". Norms, patterns and gates are frozen at the run (`trace.graph`).
+    Elhage et al. 2021, "The Residual Stream". Norms, patterns and gates are frozen at the run (`px.freeze(trace)`).
 
     >>> import pathexp as px
     >>> parts = px.decompose(px.load("attn-1l").run("To be"))
@@ -212,4 +212,4 @@ def decompose(trace: Trace) -> Decomposition:
     True True
     """
     check_trace(trace, "decompose")
-    return Decomposition(trace, trace.graph)
+    return Decomposition(trace, freeze(trace))

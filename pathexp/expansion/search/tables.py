@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, Walk
+from ...graph import Array, ResidualGraph, Walk, WeakCache
 from .ellipsoids import factor, largest
 from .entries import SINK, Entries, all_entries
 from .layout import Layout
@@ -113,12 +113,10 @@ def _on_stream(reached: Reached) -> Mapping[int, Reach]:
     return {state: Reach.of(triangle) for state, triangle in reached.factors.items()}
 
 
+TABLES: WeakCache[ResidualGraph, Tables] = WeakCache()
+"""The tables of the graphs that are alive, by query: made on a copy of the graph, so that they keep none alive."""
+
+
 def tables(walk: Walk) -> Tables:
-    """Return the tables of a walk, kept with its graph."""
-    kept = walk.graph.kept
-    key = ("search tables", walk.query)
-    if key not in kept:
-        kept[key] = Tables(walk)
-    found = kept[key]
-    assert isinstance(found, Tables)
-    return found
+    """Return the tables of a walk, kept for as long as its graph lives."""
+    return TABLES.get(walk.graph, walk.query, lambda: Tables(replace(walk, graph=replace(walk.graph))))

@@ -58,8 +58,8 @@ def test_pulled_back_is_the_derivative_of_the_frozen_run():
     trace = run(px.random_model(layers=2, heads=2, norm="layernorm", d_mlp=7, seed=2))
     target = trace.logit(3)
     fields = pulled_back(trace, target)
-    assert len(fields) == len(trace.graph.blocks) + 1
-    steered = trace.graph.with_source("x", np.ones(trace.config.d_model))
+    assert len(fields) == len(px.freeze(trace).blocks) + 1
+    steered = px.freeze(trace).with_source("x", np.ones(trace.config.d_model))
     added = px.expand(steered, "x .* U").logits()[-1] @ target.direction
     assert added == pytest.approx(fields[0].sum())
 
