@@ -6,16 +6,25 @@ from .bigrams import Bigrams, bigrams
 from .bottleneck import Bottleneck, Bottlenecks, bottlenecks, effective_rank
 from .composition import CompositionScores, composition_scores
 from .composition_path import CompositionTable, PathComposition, composition_score, composition_table
-from .copying import Copying, Spectrum, copying, ov_spectrum, qk_spectrum, row_maximum_on_diagonal, spectrum
-from .exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from .flow import flow, inflow_shares, split
-from .head_kinds import HeadKind, HeadKinds, head_kinds
-from .heads import Head, head
+from .heads.copying import (
+    Copying,
+    Spectrum,
+    copying,
+    ov_spectrum,
+    qk_spectrum,
+    row_maximum_on_diagonal,
+    spectrum,
+)
+from .heads.head import Head, head
+from .heads.head_edits import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
+from .heads.head_types import HeadKind, HeadKinds, head_kinds
+from .heads.induction import Induction, InductionPair, induction_heads, induction_pairs
+from .heads.induction_score import KeyPath, explain_induction
+from .heads.repeated_tokens import repeated_runs
 from .importance import OrderImportance, order_importance
-from .induction import Induction, InductionPair, induction_heads, induction_pairs
 from .information import Information, information
 from .interventions import Cut, Intervention, along, distance, intervene, through
-from .key_path import KeyPath, explain_induction
 from .lens import Lens, logit_lens
 from .memory import Erasure, MemoryManagement, memory_management
 from .order import OrderBlind, order_blind
@@ -23,7 +32,6 @@ from .privilege import Privilege, basis_privilege
 from .prune import prune
 from .raised import Raised, all_raised, happens, raised
 from .running import Tally, tally
-from .said_twice import repeated_runs
 from .skip_trigrams import Bug, SkipTrigram, bugs, forced_bug, skip_trigrams
 from .subspaces import Overlap, between, overlap, overlaps
 from .superposition import Interference, directions_of, interference

@@ -15,7 +15,7 @@ from ..algebra import Dense, Diagonal, LinearMap, Space, compose
 from ..errors import GraphError, PathexpError
 from ..graph.reading import head_place
 from ..model import Model
-from .heads import Head
+from .heads.head import Head
 from .token_space import HEAD, MODEL, embedding, norm, reading, unembedding, writing
 
 Norms: TypeAlias = Literal["folded", "raw"]

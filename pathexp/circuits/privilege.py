@@ -9,7 +9,7 @@ from ..kinds import SEED, expect
 from ..model import Model, rewrite
 from ..model.model import check_model
 from ..model.rewrite.basis import orthogonal, turned_neurons, turned_stream
-from .exchange import turned_head
+from .heads.head_edits import turned_head
 
 
 @dataclass(frozen=True)

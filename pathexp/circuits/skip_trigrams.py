@@ -17,8 +17,8 @@ from ..graph import Array
 from ..kinds import TEXT, TOKEN, expect, sequence_of, whole
 from ..model import Model
 from ..model.model import check_model
-from .copying import heads
-from .heads import Head, head
+from .heads.copying import heads
+from .heads.head import Head, head
 
 OTHERS = 15
 """How many other tokens, none of them special, a source shares the head's attention with when tables are read."""

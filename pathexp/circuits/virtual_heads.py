@@ -21,10 +21,10 @@ from ..kinds import expect, whole
 from ..model import Model, Trace
 from ..model.model import check_model
 from ..model.trace import check_trace
-from .copying import Spectrum, heads, spectrum
 from .corpus import Corpus, Tokens, windows
 from .evened import evened
-from .heads import Head
+from .heads.copying import Spectrum, heads, spectrum
+from .heads.head import Head
 from .importance import loss_of
 from .running import Tally, asked, tally
 from .token_space import embedding, reading, unembedding, writing

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from ..errors import PathexpError
-from ..expansion.score_formulas import ScoreFormulas
-from ..expansion.score_term import POSITION_BIAS, ScoreTerm
+from ..expansion.scores.derive_score import ScoreFormulas
+from ..expansion.scores.term import POSITION_BIAS, ScoreTerm
 from ..graph import ResidualGraph
 from ..model import Config
 from ..model.config import CHOICES

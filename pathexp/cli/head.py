@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..circuits.heads import head
+from ..circuits.heads.head import head
 from ..report.head_pictures import draw_heads
 from ..report.heads import CircuitsReport
 from .arguments import DEFAULT_MODEL, OK, add_loading_arguments, model_of, show

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..circuits.copying import Copying, copying
-from ..circuits.head_kinds import head_kinds
+from ..circuits.heads.copying import Copying, copying
+from ..circuits.heads.head_types import head_kinds
 from ..errors import PathexpError
 from ..model import Model
 from ..report.heads import HeadsReport

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..circuits.induction import induction_heads
-from ..circuits.key_path import KeyPath, explain_induction
+from ..circuits.heads.induction import induction_heads
+from ..circuits.heads.induction_score import KeyPath, explain_induction
 from ..report.circuit_pictures import draw_kinds
 from ..report.heads import InductionReport
 from .arguments import OK, add_model_argument, model_of, show

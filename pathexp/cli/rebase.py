@@ -6,7 +6,7 @@ import argparse
 
 import numpy as np
 
-from ..circuits.exchange import rebase_ov, rebase_qk
+from ..circuits.heads.head_edits import rebase_ov, rebase_qk
 from ..report.exchange import RebaseReport
 from .arguments import NOT_PROVEN, OK, add_run_arguments, amount, model_of, run_of, show
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..circuits.exchange import swap_ov, swap_qk
+from ..circuits.heads.head_edits import swap_ov, swap_qk
 from ..report.exchange import SwapReport
 from .arguments import OK, add_run_arguments, amount, model_of, run_of, show
 

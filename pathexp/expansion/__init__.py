@@ -1,14 +1,14 @@
 """Terms and what they add up to."""
 
 from .canonical import canonical, equal
-from .expand_score import expand_score
 from .expansion import Expansion, expand
 from .path import Path
 from .ranking import Ranking
-from .score_results import AnyScoreTerm, Effect, ScoreRanking
-from .score_term import KINDS, PositionBias, ScoreTerm
-from .score_verdict import ScoreVerdict
-from .scores import ScoreExpansion
+from .scores.results import AnyScoreTerm, Effect, ScoreRanking
+from .scores.score import expand_score
+from .scores.score_expansion import ScoreExpansion
+from .scores.term import KINDS, PositionBias, ScoreTerm
+from .scores.verdict import ScoreVerdict
 from .symbolic import evaluate
 from .term import Term
 from .verdict import Verdict, compare, verify

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ..circuits.bigrams import Bigrams
-from ..circuits.head_kinds import HeadKinds
-from ..circuits.heads import head
-from ..circuits.said_twice import KINDS
+from ..circuits.heads.head import head
+from ..circuits.heads.head_types import HeadKinds
+from ..circuits.heads.repeated_tokens import KINDS
 from ..circuits.skip_trigrams import SkipTrigram, tables
 from ..circuits.virtual_heads import VirtualHead
 from ..expansion import ScoreExpansion

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..circuits.heads import Head, head
+from ..circuits.heads.head import Head, head
 from ..graph import Array
 from ..model import Trace
 from ..model.rewrite import compare

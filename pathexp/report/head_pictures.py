@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..circuits.heads import Head
+from ..circuits.heads.head import Head
 from .heads import CircuitsReport
 from .svg import grid, heat_map
 from .text import visible

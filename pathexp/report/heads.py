@@ -8,12 +8,12 @@ from typing import Any
 
 from ..algebra import LinearMap, top_entries
 from ..algebra.operations import singular_values
-from ..circuits.copying import Copying, Spectrum, spectrum
-from ..circuits.head_kinds import HeadKinds
-from ..circuits.heads import Head
-from ..circuits.induction import Induction, InductionPair
-from ..circuits.key_path import KeyPath
-from ..circuits.said_twice import KINDS
+from ..circuits.heads.copying import Copying, Spectrum, spectrum
+from ..circuits.heads.head import Head
+from ..circuits.heads.head_types import HeadKinds
+from ..circuits.heads.induction import Induction, InductionPair
+from ..circuits.heads.induction_score import KeyPath
+from ..circuits.heads.repeated_tokens import KINDS
 from .text import table, visible
 
 

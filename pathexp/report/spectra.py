@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..circuits.copying import Spectrum
+from ..circuits.heads.copying import Spectrum
 from .svg import element, label, picture
 
 _PANEL, _GAP, _HEAD = 150.0, 16.0, 34.0

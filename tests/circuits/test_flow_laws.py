@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.circuits.test_induction_published import names_1l_microgpt
 
 import pathexp as px
 from pathexp.graph import pull, push, start_value
-from tests.circuits.test_induction_published import names_1l_microgpt
 from tests.shared_models import induction_2l_1h, shared_file
 from tests.zoo import FAMILIES, ZOO
 

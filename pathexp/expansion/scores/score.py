@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import TargetError
-from ..graph import ResidualGraph, freeze
-from ..graph.form import score_form
-from ..graph.reading import Side, head_component, reading_graph
-from ..kinds import TEXT, expect, instance, whole
-from ..model import Trace
-from ..model.trace import check_trace
-from .expansion import Expansion
-from .score_pair import Pair
-from .scores import ScoreExpansion
+from ...errors import TargetError
+from ...graph import ResidualGraph, freeze
+from ...graph.form import score_form
+from ...graph.reading import Side, head_component, reading_graph
+from ...kinds import TEXT, expect, instance, whole
+from ...model import Trace
+from ...model.trace import check_trace
+from ..expansion import Expansion
+from .pair import Pair
+from .score_expansion import ScoreExpansion
 
 
 def expand_score(

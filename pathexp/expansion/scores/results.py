@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .score_term import PositionBias, ScoreTerm
+from .term import PositionBias, ScoreTerm
 
 AnyScoreTerm: TypeAlias = ScoreTerm | PositionBias
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph import Array
-from ..graph.form import ScoreForm
+from ...graph import Array
+from ...graph.form import ScoreForm
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..algebra import compose
-from ..algebra.operations import wide
-from ..graph import Array
-from ..model import Model
-from .heads import Head
-from .token_space import embedding, reading, require_token_space, unembedding, writing
+from ...algebra import compose
+from ...algebra.operations import wide
+from ...graph import Array
+from ...model import Model
+from ..token_space import embedding, reading, require_token_space, unembedding, writing
+from .head import Head
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import pathexp as px
 from pathexp.expansion import pairs
-from pathexp.expansion.pairs import largest_products, path_vectors
+from pathexp.expansion.scores.products import largest_products, path_vectors
 from tests.zoo import ZOO
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..expansion import ScoreExpansion, expand_score
-from ..graph import Array
-from ..kinds import TEXT, expect, whole
-from ..model import Model
-from ..model.model import check_model
-from .corpus import Tokens
-from .running import Tally, tally
-from .said_twice import Repeated, Said, checked_runs
+from ...expansion import ScoreExpansion, expand_score
+from ...graph import Array
+from ...kinds import TEXT, expect, whole
+from ...model import Model
+from ...model.model import check_model
+from ..corpus import Tokens
+from ..running import Tally, tally
+from .repeated_tokens import Repeated, Said, checked_runs
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,19 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import PathexpError
-from ..graph import Array, Query, freeze
-from ..graph.reading import head_component
-from ..kinds import TEXT, Kind, expect, instance, sequence_of
-from ..model import Target, Trace
-from .expansion import Expansion
-from .path import Path
-from .ranking import Ranking
-from .score_pair import Pair
-from .score_ranking import largest_pairs, terms_of_order
-from .score_results import AnyScoreTerm, Effect, ScoreRanking
-from .score_term import KINDS, POSITION_BIAS, PositionBias, ScoreTerm, kind_of
-from .score_verdict import ONE_BY_ONE, ScoreVerdict, score_tolerance, verify_score
+from ...errors import PathexpError
+from ...graph import Array, Query, freeze
+from ...graph.reading import head_component
+from ...kinds import TEXT, Kind, expect, instance, sequence_of
+from ...model import Target, Trace
+from ..expansion import Expansion
+from ..path import Path
+from ..ranking import Ranking
+from .largest import largest_pairs, terms_of_order
+from .pair import Pair
+from .results import AnyScoreTerm, Effect, ScoreRanking
+from .term import KINDS, POSITION_BIAS, PositionBias, ScoreTerm, kind_of
+from .verdict import ONE_BY_ONE, ScoreVerdict, score_tolerance, verify_score
 
 _TWO = sequence_of(instance(object, "a path"), "a query path and a key path", 2)
 _SOME = Kind("a kind of terms, or several", lambda kind: TEXT.holds(kind) or isinstance(kind, Iterable))

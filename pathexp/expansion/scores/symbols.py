@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import FreezeError
-from ..graph import Array, Factor, One, Operator, Step
-from . import symbolic
-from .score_pair import Pair
-from .term import Term
+from ...errors import FreezeError
+from ...graph import Array, Factor, One, Operator, Step
+from .. import symbolic
+from ..term import Term
+from .pair import Pair
 
 if TYPE_CHECKING:
     import sympy as sp

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import SizeError
-from ..graph import Array, Indices, Walk
-from ..model import Target
-from .values import path_values
+from ...errors import SizeError
+from ...graph import Array, Indices, Walk
+from ...model import Target
+from ..values import path_values
 
 TILE = 512
 """Side of a tile of products that is formed at once."""

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.head_kinds import head_kinds
-from pathexp.circuits.induction import (
+from pathexp.circuits.heads.head_types import head_kinds
+from pathexp.circuits.heads.induction import (
     induction_heads,
     induction_pairs,
     positional_patterns,
     previous_token_share,
 )
-from pathexp.circuits.key_path import explain_induction
-from pathexp.circuits.said_twice import CURRENT, FIRST, INDUCTION, PREVIOUS, repeated_runs
+from pathexp.circuits.heads.induction_score import explain_induction
+from pathexp.circuits.heads.repeated_tokens import CURRENT, FIRST, INDUCTION, PREVIOUS, repeated_runs
 from pathexp.report.spectra import draw_spectra
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES, ZOO

@@ -8,14 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
-from ..graph import Factor, OneHot, Operator, ResidualGraph, Sink, Source, Step, chain
-from ..graph.form import ScoreForm
-from ..graph.reading import Side, reading_graph_of_sizes
-from ..model import Config
-from .expansion import Expansion
-from .score_pair import Pair
-from .score_ranking import terms_of_order
-from .score_term import ScoreTerm
+from ...graph import Factor, OneHot, Operator, ResidualGraph, Sink, Source, Step, chain
+from ...graph.form import ScoreForm
+from ...graph.reading import Side, reading_graph_of_sizes
+from ...model import Config
+from ..expansion import Expansion
+from .largest import terms_of_order
+from .pair import Pair
+from .term import ScoreTerm
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.exchange import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
+from pathexp.circuits.heads.head_edits import rebase_ov, rebase_qk, swap_ov, swap_qk, ungrouped
 from pathexp.errors import FreezeError, GraphError, SpaceError
 from pathexp.model import Rotary
 from tests.shared_models import induction_2l_1h, shared_file

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..algebra import LinearMap, compose, scale
-from ..graph import Array
-from . import score_symbols
-from .score_pair import Pair
-from .term import Term
+from ...algebra import LinearMap, compose, scale
+from ...graph import Array
+from ..term import Term
+from . import symbols
+from .pair import Pair
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -125,11 +125,11 @@ class ScoreTerm:
     @property
     def formula(self) -> str:
         """The term as one line of plain text."""
-        return score_symbols.formula(self.query_term.operator, self.key_term.operator, self.pair)
+        return symbols.formula(self.query_term.operator, self.key_term.operator, self.pair)
 
     def latex(self) -> str:
         """The term in the papers' notation, A ⊗ B ⊗ W."""
-        return score_symbols.latex(self.query_term.operator, self.key_term.operator, self.pair)
+        return symbols.latex(self.query_term.operator, self.key_term.operator, self.pair)
 
     @property
     def expr(self) -> sp.MatrixExpr:
@@ -138,11 +138,11 @@ class ScoreTerm:
         `X_t` stands for the one-hot tokens, (position, d_vocab), `X_p` for the positions. Under rotary the
         form is that of this pair's distance, and only entries at that distance are scores.
         """
-        return score_symbols.expression(self.query_term, self.key_term, self.pair)
+        return symbols.expression(self.query_term, self.key_term, self.pair)
 
     def arrays(self) -> dict[str, Array]:
         """The dense arrays behind the symbols of `expr`, by name."""
-        return score_symbols.arrays(self.query_term, self.key_term, self.pair)
+        return symbols.arrays(self.query_term, self.key_term, self.pair)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import pytest
 
 import pathexp as px
 from pathexp.algebra import Dense, Space, compose
-from pathexp.circuits.copying import (
+from pathexp.circuits.heads.copying import (
     NO_EIGENVALUES,
     copying,
     ov_spectrum,
@@ -15,7 +15,7 @@ from pathexp.circuits.copying import (
     row_maximum_on_diagonal,
     spectrum,
 )
-from pathexp.circuits.induction import induction_pairs
+from pathexp.circuits.heads.induction import induction_pairs
 from pathexp.errors import FreezeError, SpaceError
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES

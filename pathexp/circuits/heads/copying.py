@@ -13,14 +13,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import LinearMap, waist
-from ..algebra.operations import endomorphism
-from ..graph import Array
-from ..kinds import expect, instance, whole
-from ..model import Model
-from ..model.model import check_model
-from .evened import evened, scales
-from .heads import Head, head
+from ...algebra import LinearMap, waist
+from ...algebra.operations import endomorphism
+from ...graph import Array
+from ...kinds import expect, instance, whole
+from ...model import Model
+from ...model.model import check_model
+from ..evened import evened, scales
+from .head import Head, head
 from .token_grams import keys_read, queries_read, token_grams, values_read, written
 
 NO_EIGENVALUES = "no nonzero eigenvalues"

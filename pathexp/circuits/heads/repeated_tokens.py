@@ -8,12 +8,12 @@ from itertools import islice
 
 import numpy as np
 
-from ..errors import PathexpError
-from ..kinds import SEED, expect, sequence_of, whole
-from ..model import Model, Trace
-from ..model.model import check_model
-from .corpus import Corpus, Tokens, windows
-from .running import asked
+from ...errors import PathexpError
+from ...kinds import SEED, expect, sequence_of, whole
+from ...model import Model, Trace
+from ...model.model import check_model
+from ..corpus import Corpus, Tokens, windows
+from ..running import asked
 
 PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST = (
     "previous token",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from ..graph import Array
-from .expansion import Expansion
-from .pairs import largest_products, path_vectors
-from .path import Path
-from .score_pair import Pair
-from .score_term import ScoreTerm
-from .term import Term
+from ...graph import Array
+from ..expansion import Expansion
+from ..path import Path
+from ..term import Term
+from .pair import Pair
+from .products import largest_products, path_vectors
+from .term import ScoreTerm
 
 
 def largest_pairs(

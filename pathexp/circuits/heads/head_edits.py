@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import PathexpError, SpaceError
-from ..graph import Array
-from ..graph.reading import head_place
-from ..model import Model, rewrite
-from ..model.model import check_model
+from ...errors import PathexpError, SpaceError
+from ...graph import Array
+from ...graph.reading import head_place
+from ...model import Model, rewrite
+from ...model.model import check_model
 
 _OV, _QK = ("W_V", "W_O", "b_V"), ("W_Q", "W_K", "b_Q", "b_K")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .expansion import Expansion
-from .score_pair import Pair
-from .tolerance import CONFIDENCE, UNIT, lengths, rounding_tolerance
+from ..expansion import Expansion
+from ..tolerance import CONFIDENCE, UNIT, lengths, rounding_tolerance
+from .pair import Pair
 
 ONE_BY_ONE = 2_000
 """Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all pairs."""

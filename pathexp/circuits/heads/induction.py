@@ -13,18 +13,18 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from ..algebra import Dense, Identity, LinearMap, Space, compose
-from ..graph import Array
-from ..kinds import expect, whole
-from ..model import Config, Model, Weights
-from ..model.model import check_model
+from ...algebra import Dense, Identity, LinearMap, Space, compose
+from ...graph import Array
+from ...kinds import expect, whole
+from ...model import Config, Model, Weights
+from ...model.model import check_model
+from ..running import Tally
+from ..token_space import HEAD, embedding, reading, writing
 from .copying import Spectrum, heads, ov_spectrum, row_maximum_on_diagonal, turned_spectrum
-from .head_kinds import HeadKinds, head_kinds
-from .heads import Head
-from .running import Tally
-from .said_twice import INDUCTION
+from .head import Head
+from .head_types import HeadKinds, head_kinds
+from .repeated_tokens import INDUCTION
 from .token_grams import keys_read, queries_read, token_grams, values_read, written
-from .token_space import HEAD, embedding, reading, writing
 
 SHARE = 0.5
 """From which spectrum scores, and which shares of attention and of tokens, the weights count as evidence."""

@@ -7,7 +7,7 @@ import pytest
 
 import pathexp as px
 from pathexp.errors import FreezeError, GraphError, PathError, TargetError
-from pathexp.expansion.score_formulas import ScoreFormulas
+from pathexp.expansion.scores.derive_score import ScoreFormulas
 from tests.zoo import FAMILIES, ZOO
 
 NAMES = sorted(name for name in ZOO if name not in ("bigram", "0L", "0L-final-layernorm"))

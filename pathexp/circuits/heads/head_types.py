@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import PathexpError
-from ..model import Model
-from ..model.model import check_model
-from .corpus import Corpus
-from .running import Tally, tally
-from .said_twice import KINDS, Repeated, Said, checked_runs
+from ...errors import PathexpError
+from ...model import Model
+from ...model.model import check_model
+from ..corpus import Corpus
+from ..running import Tally, tally
+from .repeated_tokens import KINDS, Repeated, Said, checked_runs
 
 NO_KIND = "-"
 THRESHOLD = 0.4
