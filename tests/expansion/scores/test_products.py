@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pathexp as px
-from pathexp.expansion import pairs
+from pathexp.expansion.scores import products
 from pathexp.expansion.scores.products import largest_products, path_vectors
 from tests.zoo import ZOO
 
@@ -19,7 +19,7 @@ def test_as_by_brute_force(seed, n, m, d, k, tile):
     rng = np.random.default_rng(seed)
     left, right = (rng.standard_normal((size, d)) * rng.exponential(size=(size, 1)) ** 3 for size in (n, m))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs, "TILE", tile)
+        patch.setattr(products, "TILE", tile)
         best, formed = largest_products(left, right, k)
     brute = np.sort(np.abs(left @ right.T), axis=None)[::-1][:k]
     np.testing.assert_allclose([product.size for product in best], brute, rtol=1e-12)
@@ -39,7 +39,7 @@ def test_zeros_and_ties():
 
 
 def test_most_products_are_never_formed(monkeypatch):
-    monkeypatch.setattr(pairs, "TILE", 8)
+    monkeypatch.setattr(products, "TILE", 8)
     lengths = np.exp(-np.arange(400.0) / 10)[:, None]
     rng = np.random.default_rng(0)
     left, right = (lengths * rng.standard_normal((400, 6)) for _ in range(2))
