@@ -18,6 +18,7 @@ from ..graph import (
     freeze,
     query,
 )
+from ..kinds import expect, one_of
 from ..model import Target, Trace
 from . import symbolic
 from .path import Path, parse_path
@@ -25,6 +26,7 @@ from .ranking import Ranking, rank
 from .search import MEMORY, Budget
 from .target_totals import TargetTotals
 from .term import Term, terms_of
+from .tree import Direction, Limits, Progress, Tree, tree_of
 from .values import path_values
 from .verdict import Verdict, verify_walk
 
@@ -229,6 +231,41 @@ class Expansion:
         """
         limits = Budget(seconds, nodes, MEMORY if memory is None else memory, bool(progress))
         return rank(self.walk, k, target, self.value(target), limits)
+
+    def tree(
+        self,
+        target: Target,
+        *,
+        nodes: int | None = None,
+        seconds: float | None = None,
+        share: float | None = None,
+        direction: Direction = "back",
+        progress: Progress | None = None,
+    ) -> Tree:
+        """Return these terms as a tree of exact sums toward a target, whatever their number.
+
+        A node is a bundle of paths: all that end alike ("back", from the target to the sources), or that begin alike
+        ("forward"). Its value is the exact sum over the bundle; its children add up to it. The leaf of largest
+        |value| is opened next, until a limit is reached (100 nodes unless another limit is given).
+
+        Parameters
+        ----------
+        nodes: how many nodes to open. seconds: for how long. Ctrl-C ends it too; a tree is whole at any moment.
+        share: until the leaves that are single paths add this share of the value.
+        progress: is called after every opening with the number of nodes opened.
+
+        A node costs one pull-back through a component and one product with what all components wrote.
+        Raises PathexpError for a limit or a direction that is none, TargetError for a target of another run.
+
+        >>> import pathexp as px
+        >>> model = px.random_model(layers=12, heads=12, d_model=32, d_head=4, d_vocab=20, seed=1)
+        >>> trace = model.run([1, 2, 3])
+        >>> tree = px.expand(trace).tree(trace.logit(5), nodes=10)
+        >>> tree.root.query, f"{tree.root.count:,}", abs(tree.root.value - trace.logit(5).value) < 1e-9
+        ('S .* U', '46,596,170,244,962', True)
+        """
+        expect("tree", direction=(direction, one_of("back", "forward")))
+        return tree_of(self.walk, target, direction, Limits(nodes, seconds, share), progress)
 
     # Proof ---------------------------------------------------------------------------------------------
 

@@ -46,11 +46,11 @@ class Pullback:
         live = {state: self.field[None] for state in self.walk.live[blocks] if self.walk.finishes(state)}
         self._meet(blocks, live, totals)
         for b in reversed(range(blocks)):
-            live = self._cross(b, live)
+            live = self.cross(b, live)
             self._meet(b, live, totals)
         return totals
 
-    def _cross(self, b: int, live: Mapping[int, Array]) -> dict[int, Array]:
+    def cross(self, b: int, live: Mapping[int, Array]) -> dict[int, Array]:
         """One block: fields at its results, by state and order of the ending, to fields at what it reads."""
         block, before = self.walk.graph.kernels[b].transposed, dict[int, Array]()
         orders = len(self.walk.graph.blocks) - b + 1 if self.by_order else 1

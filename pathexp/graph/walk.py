@@ -190,7 +190,7 @@ class Walk:
             for state, order, value in self.arrivals(depth):
                 stream_at(live, state, shape)[order if by_order else 0] += value
             if depth < len(blocks):
-                live = self._cross(depth, blocks[depth], live, by_order)
+                live = self.cross(depth, blocks[depth], live, by_order)
         finals = [stream for state, stream in live.items() if self.finishes(state)]
         return sum(finals, np.zeros(shape)), self._straight_sum()
 
@@ -230,7 +230,7 @@ class Walk:
             found.append(frozenset(states))
         return tuple(found)
 
-    def _cross(
+    def cross(
         self, depth: int, block: BlockKernel, live: Mapping[int, Array], by_order: bool
     ) -> dict[int, Array]:
         """One block: every live state keeps its skip and hands its components' outputs to the next states."""

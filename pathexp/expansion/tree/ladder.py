@@ -1,0 +1,71 @@
+"""Depths between which nothing happens on the skip edge: fields that meet many rows there do so at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...graph import Array, Indices, ResidualGraph
+from .spots import Choices
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The skip edges of a graph, read backward (covectors to the sources) or forward (streams to the sink)."""
+
+    graph: ResidualGraph
+    backward: bool
+
+    def cross(self, b: int, fields: Array) -> Array:
+        """Fields (K, n, d) over the skip edge of one block."""
+        block = self.graph.kernels[b]
+        return (block.transposed if self.backward else block).through_skip(fields)
+
+    def carry(self, field: Array, start: int, end: int) -> Array:
+        """One field (n, d) from a depth to another, over all skip edges between."""
+        for b in reversed(range(end, start)) if self.backward else range(start, end):
+            if self.graph.blocks[b].skip:
+                field = self.cross(b, field[None])[0]
+        return field
+
+    @cached_property
+    def segments(self) -> tuple[tuple[int, int], ...]:
+        """First and last depth of every stretch without a map on the skip edge, in the order of reading."""
+        edges = [b + 1 for b, block in enumerate(self.graph.blocks) if block.skip]
+        found = list(zip([0, *edges], [*(edge - 1 for edge in edges), len(self.graph.blocks)], strict=True))
+        return tuple(reversed(found) if self.backward else found)
+
+    def met(self, fields: Array, depths: Indices, choices: Choices, rows: Array) -> Array:
+        """Fields (K, n, d) at depths (K,), met with rows (W, n · d) at the depths of choices: (K, W).
+
+        Only what is reached from a field's depth is meant; what lies on its other side holds anything.
+        """
+        values = np.zeros((len(fields), len(rows)))
+        for segment in self.segments:
+            active = np.flatnonzero(depths >= segment[0] if self.backward else depths <= segment[1])
+            if not len(active):
+                continue
+            where = self._columns(segment, depths[active], choices)
+            here = fields[active]
+            values[active[:, None], np.arange(where.start, where.stop)] = here.reshape(len(here), -1) @ rows[where].T
+            fields = self._onward(segment, fields, active)
+        return values
+
+    def _columns(self, segment: tuple[int, int], depths: Indices, choices: Choices) -> slice:
+        """The choices of a segment that some field reaches."""
+        low, high = segment
+        if self.backward:
+            return slice(choices.onward(low).start, choices.up_to(min(high, int(depths.max()))).stop)
+        return slice(choices.onward(max(low, int(depths.min()))).start, choices.up_to(high).stop)
+
+    def _onward(self, segment: tuple[int, int], fields: Array, active: Indices) -> Array:
+        """The fields at the end of a segment, over the skip edge to the next one, if there is one."""
+        b = segment[0] - 1 if self.backward else segment[1]
+        if not 0 <= b < len(self.graph.blocks):
+            return fields
+        after = fields.copy()
+        after[active] = self.cross(b, fields[active])
+        return after
+

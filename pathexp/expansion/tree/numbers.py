@@ -1,0 +1,142 @@
+"""The numbers of a tree: the field of every word, and the rows it is met with. One kept table a group.
+
+A field is what a word makes of what stands at its other end: of an ending, the target's covector pulled back
+through it; of a beginning, its source pushed through it. A row is what all longer words together make of the same
+place, so that field · row is the exact sum over them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ...graph import Array, BlockKernel, ResidualGraph, Walk
+from .beginnings import Beginnings
+from .endings import Endings
+from .ladder import Ladder
+from .spots import Choices, Group, Spot, Word
+
+MEMORY = 2**28
+"""Bytes of fields that are kept for words that were opened; the others are made again when needed."""
+
+
+@dataclass(frozen=True)
+class Numbers(ABC):
+    """Fields and rows of one tree: target's covector `reading` (n, d) on the final stream, `straight` by source."""
+
+    walk: Walk
+    reading: Array
+    straight: Mapping[str, float]
+    _fields: OrderedDict[Word, Array] = field(default_factory=OrderedDict)
+    _rows: dict[Group, Array] = field(default_factory=dict)
+
+    @property
+    @abstractmethod
+    def words(self) -> Endings | Beginnings:
+        """The words whose numbers these are."""
+
+    @property
+    def graph(self) -> ResidualGraph:
+        """The graph of the walk."""
+        return self.walk.graph
+
+    @cached_property
+    def ladder(self) -> Ladder:
+        """The skip edges, read in the direction of the fields."""
+        return Ladder(self.graph, isinstance(self.words, Endings))
+
+    @property
+    def positions(self) -> int:
+        """How many first positions the target depends on."""
+        return len(self.reading)
+
+    # Rows ----------------------------------------------------------------------------------------------
+
+    def rows(self, group: Group) -> Array:
+        """What the choices of a group bring, (choices, n · d), in their order; kept."""
+        if group not in self._rows:
+            choices = self.words.choices(group)
+            rows = np.zeros((len(choices.labels), self.reading.size))
+            for where, made in self._made(group, choices):
+                rows[where] = made.reshape(len(where), -1)
+            self._rows[group] = rows
+        return self._rows[group]
+
+    @abstractmethod
+    def _made(self, group: Group, choices: Choices) -> Iterable[tuple[Sequence[int], Array]]:
+        """Rows by their places, (places, n, d)."""
+
+    @abstractmethod
+    def extras(self, spot: Spot) -> Array:
+        """The values of what is added to a word beside its choices, (extras,)."""
+
+    # Fields --------------------------------------------------------------------------------------------
+
+    def field(self, spot: Spot) -> Array:
+        """The field of a word, (n, d), at its depth; from what is kept, or made again."""
+        (found,) = self.fields([spot.word])
+        return found
+
+    def fields(self, words: Sequence[Word]) -> list[Array]:
+        """The fields of words, (n, d) each; those that pass the same component last are made at once."""
+        together: dict[str, list[int]] = {}
+        found: list[Array | None] = [self._remembered(word) for word in words]
+        for index, word in enumerate(words):
+            if found[index] is None:
+                together.setdefault(self._last(word), []).append(index)
+        for label, which in together.items():
+            for index, made in zip(which, self._step(label, [words[i] for i in which]), strict=True):
+                found[index] = self._remember(words[index], made)
+        return [made for made in found if made is not None]
+
+    def _step(self, label: str, words: Sequence[Word]) -> Array:
+        """Fields of words that all pass a component last, (words, n, d)."""
+        b = self.graph.places[label]
+        before = np.stack([self.arriving(word) for word in words])
+        c = next(i for i, component in enumerate(self.graph.blocks[b].components) if component.label == label)
+        made: Array = self._kernel(b).each(before, np.array([c]))[0]
+        return made
+
+    def arriving(self, word: Word) -> Array:
+        """The field of a word's rest where its last label takes it up, (n, d)."""
+        rest, b = self._rest(word), self.graph.places[self._last(word)]
+        (field,) = self.fields([rest])
+        return self.ladder.carry(field, self.depth(rest), b + 1 if self.ladder.backward else b)
+
+    @abstractmethod
+    def depth(self, word: Word) -> int:
+        """The depth at which a word meets the stream."""
+
+    @abstractmethod
+    def _kernel(self, b: int) -> BlockKernel:
+        """A block, read in the direction of the fields."""
+
+    @abstractmethod
+    def _last(self, word: Word) -> str:
+        """The label that was added last."""
+
+    @abstractmethod
+    def _rest(self, word: Word) -> Word:
+        """The word without that label."""
+
+    @abstractmethod
+    def _given(self, word: Word) -> Array | None:
+        """The field of a word that has no rest: the target's, or a source's."""
+
+    def _remembered(self, word: Word) -> Array | None:
+        if word in self._fields:
+            self._fields.move_to_end(word)
+            return self._fields[word]
+        given = self._given(word)
+        return None if given is None else self._remember(word, given)
+
+    def _remember(self, word: Word, made: Array) -> Array:
+        self._fields[word] = made
+        while len(self._fields) * self.reading.nbytes > MEMORY and len(self._fields) > 1:
+            self._fields.popitem(last=False)
+        return made

@@ -1,0 +1,75 @@
+"""A node that was opened: the values of its children, and which of them is how large. Arrays, not objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...graph import Array, Indices
+from .beginnings import Beginnings
+from .endings import Endings
+from .numbers import Numbers
+from .spots import Child, Group, Spot
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """Children are numbered: first the extras of the spot, then the choices of its group that it reaches."""
+
+    words: Endings | Beginnings
+    spot: Spot
+    extras: tuple[Child, ...]
+    values: Array
+
+    @cached_property
+    def order(self) -> Indices:
+        """The children, the largest |value| first; of equals, the one that is numbered first."""
+        return np.argsort(-np.abs(self.values), kind="stable").astype(np.int32)
+
+    @cached_property
+    def finished(self) -> float:
+        """What the children that are single paths add together."""
+        single = np.fromiter((count == 1 for count in self.counts()), dtype=bool, count=len(self))
+        return float(self.values[single].sum())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def child(self, number: int) -> Child:
+        """The child of a number."""
+        if number < len(self.extras):
+            return self.extras[number]
+        return self.words.child(self.spot, self.words.span(self.spot).start + number - len(self.extras))
+
+    def counts(self) -> Iterator[int]:
+        """Iterate over the numbers of paths of the children, as they are numbered."""
+        yield from (child.count for child in self.extras)
+        yield from self.words.choices(self.spot.group).counts[self.words.span(self.spot)]
+
+
+def opened(numbers: Numbers, spots: Sequence[Spot]) -> list[Opening]:
+    """Open nodes together: pull their fields, and meet those of one group with its rows in one product."""
+    fields = numbers.fields([spot.word for spot in spots])
+    together: dict[Group, list[int]] = {}
+    for index, spot in enumerate(spots):
+        together.setdefault(spot.group, []).append(index)
+    found: dict[int, Opening] = {}
+    for group, which in together.items():
+        met = _met(numbers, group, [spots[i] for i in which], np.stack([fields[i] for i in which]))
+        found |= {i: _opening(numbers, spots[i], row) for i, row in zip(which, met, strict=True)}
+    return [found[index] for index in range(len(spots))]
+
+
+def _met(numbers: Numbers, group: Group, spots: Sequence[Spot], fields: Array) -> Array:
+    choices = numbers.words.choices(group)
+    depths = np.array([spot.depth for spot in spots])
+    return numbers.ladder.met(fields, depths, choices, numbers.rows(group))
+
+
+def _opening(numbers: Numbers, spot: Spot, met: Array) -> Opening:
+    words = numbers.words
+    values = np.concatenate([numbers.extras(spot), met[words.span(spot)]])
+    return Opening(words, spot, words.extras(spot), values)

@@ -1,0 +1,155 @@
+"""A prediction as a tree of exact sums: children add up to their parent, whatever the depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from ...errors import PathexpError
+from ...graph import Walk, positions_needed
+from ...model import Target
+from ..search import interrupts
+from ..targets import on_stream
+from ..toward import total_toward
+from ..values import straight_values
+from .frontier import ROOT
+from .growth import Growth
+from .limits import Limits, Progress
+from .node import TreeNode
+from .numbers import Numbers
+from .pulled import PulledBack
+from .pushed import PushedForward
+from .spots import Spot, Word
+
+Direction: TypeAlias = Literal["back", "forward"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tree:
+    """Bundles of paths, each an exact sum; the leaves are an exact partition of all paths.
+
+    A node is an ending of paths (in a tree of direction "forward", a beginning), its value what all paths that end
+    so add to the target, its children the endings one component longer and what sets out right there from a source.
+    Iterating goes through all nodes, the largest branches first.
+
+    Parameters
+    ----------
+    value, count: of all paths together.
+    stopped: why it grew no further: "nodes", "seconds", "share", "complete" or "interrupted".
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2, heads=2, seed=1).run([1, 2, 3])
+    >>> tree = px.expand(trace).tree(trace.logit(4), nodes=3)
+    >>> sum(not node.children for node in tree), abs(sum(leaf.value for leaf in tree.leaves()) - tree.value) < 1e-12
+    (15, True)
+    """
+
+    growth: Growth
+    target: Target
+    direction: Direction
+    value: float
+    count: int
+    stopped: str
+
+    @property
+    def root(self) -> TreeNode:
+        """The node of all paths."""
+        return TreeNode(self, ROOT)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes were opened."""
+        return len(self.growth.openings)
+
+    def __iter__(self) -> Iterator[TreeNode]:
+        """Iterate over all nodes, the largest branches first."""
+        return self.root.walk()
+
+    def __len__(self) -> int:
+        return 1 + sum(map(len, self.growth.openings))
+
+    def leaves(self) -> Iterator[TreeNode]:
+        """Iterate over the nodes that were not opened: an exact partition of all paths."""
+        return (node for node in self if not node.opened)
+
+    @cached_property
+    def finished(self) -> float:
+        """What the leaves that are single paths add together."""
+        return sum(opening.finished for opening in self.growth.openings)
+
+    @property
+    def share(self) -> float:
+        """The part of the value that the leaves which are single paths add; above 1 where the others take off."""
+        return self.finished / self.value if self.value else 0.0
+
+    # Growing -------------------------------------------------------------------------------------------
+
+    def grow(
+        self,
+        nodes: int | None = None,
+        *,
+        seconds: float | None = None,
+        share: float | None = None,
+        progress: Progress | None = None,
+    ) -> Tree:
+        """Return a tree that goes on where this one stopped; this one stays as it is.
+
+        `nodes` counts nodes to open in addition; the other limits are those of `Expansion.tree`.
+        """
+        limits = Limits(nodes, seconds, share)
+        more = None if limits.nodes is None else self.nodes + limits.nodes
+        return grown(self, Limits(more, seconds, share), progress)
+
+    def open(self, node: TreeNode) -> Tree:
+        """Return the tree with one more node opened, whichever it is.
+
+        Raises PathexpError if it is not a leaf of this tree that holds more than one path.
+        """
+        growth = self.growth.copy()
+        if node.tree.growth.numbers is not growth.numbers or node.leaf in growth.at or node.count < 2:
+            raise PathexpError(
+                f"{node!r} is not to be opened here: give a leaf of this tree that holds more than one path"
+            )
+        growth.open(node.leaf)
+        return self._with(growth, self.stopped)
+
+    def _with(self, growth: Growth, stopped: str) -> Tree:
+        return Tree(growth, self.target, self.direction, self.value, self.count, stopped)
+
+    def completed(self, spot: Spot) -> Word:
+        """The labels of the only path that there is at a spot."""
+        words = self.growth.numbers.words
+        while True:
+            extras, span = words.extras(spot), words.span(spot)
+            child = extras[0] if extras else words.child(spot, span.start)
+            if child.spot is None:
+                return words.word(spot, child.label)
+            spot = child.spot
+
+
+def tree_of(
+    walk: Walk, target: Target, direction: Direction, limits: Limits, progress: Progress | None = None
+) -> Tree:
+    """Return the tree of a walk's paths toward a target, grown to its limits."""
+    field = on_stream(target, walk.graph)
+    reading = field[: positions_needed(walk, field)]
+    straight = {word[0]: value for value, word in straight_values(walk, target)}
+    numbers: Numbers = (PulledBack if direction == "back" else PushedForward)(walk, reading, straight)
+    count, value = sum(walk.count_by_order), total_toward(walk, target)
+    return grown(Tree(Growth(numbers), target, direction, value, count, ""), limits, progress)
+
+
+def grown(tree: Tree, limits: Limits, progress: Progress | None) -> Tree:
+    """Return a tree that was grown further until a limit is reached."""
+    growth, finished = tree.growth.copy(), tree.finished
+    with interrupts() as interrupted:
+        while not (stopped := limits.reached(len(growth.openings), tree.value, finished)):
+            if interrupted() or not growth.grow():
+                stopped = "interrupted" if interrupted() else "complete"
+                break
+            finished += growth.openings[-1].finished
+            if progress is not None:
+                progress(len(growth.openings))
+    return tree._with(growth, stopped)
