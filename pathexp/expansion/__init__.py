@@ -1,7 +1,7 @@
 """Terms and what they add up to."""
 
 from .canonical import canonical, equal
-from .expansion import Expansion, expand
+from .expansion import Expansion, expand, tree
 from .path import Path
 from .ranking import Ranking
 from .scores.results import AnyScoreTerm, Effect, ScoreRanking
@@ -11,6 +11,7 @@ from .scores.term import KINDS, PositionBias, ScoreTerm
 from .scores.verdict import ScoreVerdict
 from .symbolic import evaluate
 from .term import Term
+from .tree import Tree, TreeNode
 from .verdict import Verdict, compare, verify
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "ScoreTerm",
     "ScoreVerdict",
     "Term",
+    "Tree",
+    "TreeNode",
     "Verdict",
     "canonical",
     "compare",
@@ -33,5 +36,6 @@ __all__ = [
     "evaluate",
     "expand",
     "expand_score",
+    "tree",
     "verify",
 ]

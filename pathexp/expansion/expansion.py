@@ -265,7 +265,9 @@ class Expansion:
         ('S .* U', '46,596,170,244,962', True)
         """
         expect("tree", direction=(direction, one_of("back", "forward")))
-        return tree_of(self.walk, target, direction, Limits(nodes, seconds, share), progress)
+        return tree_of(
+            self.walk, target, self.value(target), direction, Limits(nodes, seconds, share), progress
+        )
 
     # Proof ---------------------------------------------------------------------------------------------
 
@@ -308,3 +310,30 @@ def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> 
         )
     whole = Expansion(graph)
     return whole if query(condition) == everything else whole.where(condition)
+
+
+def tree(
+    what: Trace | ResidualGraph,
+    target: Target,
+    condition: str | Query = everything,
+    *,
+    nodes: int | None = None,
+    seconds: float | None = None,
+    share: float | None = None,
+    direction: Direction = "back",
+    progress: Progress | None = None,
+) -> Tree:
+    """Return the paths of a run or of a residual graph as a tree of exact sums toward a target.
+
+    The same as `expand(what, condition).tree(target, …)`: see `Expansion.tree`.
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-2l").run("To be, or not to be")
+    >>> tree = px.tree(trace, trace.logit(trace.top_token()), nodes=5)
+    >>> tree.nodes, tree.root.count
+    (5, 81)
+    """
+    terms = expand(what, condition)
+    return terms.tree(
+        target, nodes=nodes, seconds=seconds, share=share, direction=direction, progress=progress
+    )

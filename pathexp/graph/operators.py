@@ -167,6 +167,29 @@ def _first(factor: Factor, positions: int) -> Factor:
     return Factor(factor.name, positions, positions, kept)
 
 
+def stays(operator: Operator) -> bool:
+    """Return whether nothing moves between positions."""
+    words = [word_map(part.position) for part in operator if isinstance(part, Step)]
+    return all(word is None or isinstance(word, Diagonal) for word in words)
+
+
+def at(operator: Operator, positions: NDArray[np.int64]) -> Operator:
+    """Return an operator that stays in place on chosen positions alone, each as often as it is named."""
+    return tuple(
+        Gate(part.name, len(positions), part.features, part.numbers()[positions])
+        if isinstance(part, Gate)
+        else Step(_scales(part.position, positions), part.feature)
+        for part in operator
+    )
+
+
+def _scales(word: tuple[Factor, ...], positions: NDArray[np.int64]) -> tuple[Factor, ...]:
+    map, space = word_map(word), Space("position", len(positions))
+    if not isinstance(map, Diagonal):
+        return ()
+    return (Factor(word[0].name, len(positions), len(positions), Diagonal(map.values[positions], space)),)
+
+
 def gather(word: tuple[Factor, ...], indices: NDArray[np.int64]) -> Array:
     """Return the columns `indices` of a word's product as rows, shape (len(indices), rows)."""
     first = word[-1].numbers()

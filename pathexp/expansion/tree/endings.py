@@ -51,7 +51,9 @@ class Endings:
         walk, found = self.walk, []
         stream = self._entering(0)
         for b, block in enumerate(walk.graph.blocks):
-            leaving = [self._leaving(b, c, component.label, stream) for c, component in enumerate(block.components)]
+            leaving = [
+                self._leaving(b, c, component.label, stream) for c, component in enumerate(block.components)
+            ]
             found.append(tuple(leaving))
             for each in (*leaving, self._entering(b + 1)):
                 stream = stream + each

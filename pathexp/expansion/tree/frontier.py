@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -26,27 +26,18 @@ class Frontier:
         """Another frontier of the same leaves."""
         return Frontier(list(self.heap))
 
-    def add(self, number: int, opening: Opening, rank: int = 0) -> None:
-        """Put in the largest child from a rank on that can be opened."""
-        while rank < len(opening):
-            place = int(opening.order[rank])
-            if opening.child(place).count > 1:
-                heapq.heappush(self.heap, (-abs(float(opening.values[place])), number, rank))
-                return
-            rank += 1
+    def add(self, number: int, opening: Opening, index: int = 0) -> None:
+        """Put in a child of an opening: of those that can be opened, the one of an index by |value|."""
+        if index < len(opening.ranks):
+            place = opening.order[opening.ranks[index]]
+            heapq.heappush(self.heap, (-abs(float(opening.values[place])), number, index))
 
-    def pop(self, openings: Sequence[Opening], taken: Collection[Leaf] = ()) -> Leaf | None:
+    def pop(self, openings: Sequence[Opening], taken: Container[Leaf] = ()) -> Leaf | None:
         """Take out the largest leaf that was not opened; None if all paths are complete."""
         while self.heap:
-            _, number, rank = heapq.heappop(self.heap)
-            self.add(number, openings[number], rank + 1)
-            if (number, rank) not in taken:
-                return number, rank
+            _, number, index = heapq.heappop(self.heap)
+            opening = openings[number]
+            self.add(number, opening, index + 1)
+            if (leaf := (number, int(opening.ranks[index]))) not in taken:
+                return leaf
         return None
-
-    def largest(self, amount: int, openings: Sequence[Opening], taken: Collection[Leaf]) -> list[Leaf]:
-        """Return the largest leaves in order and leave them in."""
-        ahead, found = self.copy(), list[Leaf]()
-        while len(found) < amount and (leaf := ahead.pop(openings, taken)) is not None:
-            found.append(leaf)
-        return found

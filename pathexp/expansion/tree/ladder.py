@@ -49,7 +49,9 @@ class Ladder:
                 continue
             where = self._columns(segment, depths[active], choices)
             here = fields[active]
-            values[active[:, None], np.arange(where.start, where.stop)] = here.reshape(len(here), -1) @ rows[where].T
+            values[active[:, None], np.arange(where.start, where.stop)] = (
+                here.reshape(len(here), -1) @ rows[where].T
+            )
             fields = self._onward(segment, fields, active)
         return values
 
@@ -68,4 +70,3 @@ class Ladder:
         after = fields.copy()
         after[active] = self.cross(b, fields[active])
         return after
-

@@ -15,7 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, BlockKernel, ResidualGraph, Walk
+from ...graph import Array, BlockKernel, Component, Operator, ResidualGraph, Walk, pull, push
+from ...graph.operators import at, stays
 from .beginnings import Beginnings
 from .endings import Endings
 from .ladder import Ladder
@@ -96,11 +97,24 @@ class Numbers(ABC):
 
     def _step(self, label: str, words: Sequence[Word]) -> Array:
         """Fields of words that all pass a component last, (words, n, d)."""
-        b = self.graph.places[label]
         before = np.stack([self.arriving(word) for word in words])
-        c = next(i for i, component in enumerate(self.graph.blocks[b].components) if component.label == label)
-        made: Array = self._kernel(b).each(before, np.array([c]))[0]
+        component = self.graph.by_label[label]
+        assert isinstance(component, Component), "what is passed is a component"
+        if stays(component.operator):
+            return self._in_place(component.operator, before)
+        b = self.graph.places[label]
+        made: Array = self._kernel(b).each(
+            before, np.array([self.graph.blocks[b].components.index(component)])
+        )[0]
         return made
+
+    def _in_place(self, operator: Operator, before: Array) -> Array:
+        """Fields (K, n, d) through what moves nothing between positions; where they are zero, they stay so."""
+        which, positions = np.nonzero(before.any(axis=-1))
+        after = np.zeros_like(before)
+        act = pull if self.ladder.backward else push
+        after[which, positions] = act(at(operator, positions), before[which, positions])
+        return after
 
     def arriving(self, word: Word) -> Array:
         """The field of a word's rest where its last label takes it up, (n, d)."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...graph import Array, Indices
 from .beginnings import Beginnings
 from .endings import Endings
 from .numbers import Numbers
-from .spots import Child, Group, Spot
+from .spots import Child, Choices, Group, Spot
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +31,28 @@ class Opening:
         return np.argsort(-np.abs(self.values), kind="stable").astype(np.int32)
 
     @cached_property
+    def ranks(self) -> Indices:
+        """The ranks by |value| of the children that hold more than one path."""
+        return np.flatnonzero(~self._single[self.order]).astype(np.int32)
+
+    @cached_property
     def finished(self) -> float:
         """What the children that are single paths add together."""
-        single = np.fromiter((count == 1 for count in self.counts()), dtype=bool, count=len(self))
-        return float(self.values[single].sum())
+        return float(self.values[self._single].sum())
+
+    @property
+    def _single(self) -> NDArray[np.bool_]:
+        """Whether each child is a single path, as they are numbered."""
+        extras = np.array([child.count == 1 for child in self.extras], dtype=bool)
+        return np.concatenate([extras, self._choices.single[self._span]])
+
+    @property
+    def _choices(self) -> Choices:
+        return self.words.choices(self.spot.group)
+
+    @cached_property
+    def _span(self) -> slice:
+        return self.words.span(self.spot)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -42,12 +61,12 @@ class Opening:
         """The child of a number."""
         if number < len(self.extras):
             return self.extras[number]
-        return self.words.child(self.spot, self.words.span(self.spot).start + number - len(self.extras))
+        return self.words.child(self.spot, self._span.start + number - len(self.extras))
 
     def counts(self) -> Iterator[int]:
         """Iterate over the numbers of paths of the children, as they are numbered."""
         yield from (child.count for child in self.extras)
-        yield from self.words.choices(self.spot.group).counts[self.words.span(self.spot)]
+        yield from self._choices.counts[self._span]
 
 
 def opened(numbers: Numbers, spots: Sequence[Spot]) -> list[Opening]:

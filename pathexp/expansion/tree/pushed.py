@@ -31,7 +31,9 @@ class PushedForward(Numbers):
     def covector(self, depth: int, group: Group) -> Array:
         """The target pulled back to a depth through all endings from a state, (n, d)."""
         pulled = self._pulled[depth]
-        return np.asarray(sum((pulled[state] for state in group if state in pulled), np.zeros(self.reading.shape)))
+        return np.asarray(
+            sum((pulled[state] for state in group if state in pulled), np.zeros(self.reading.shape))
+        )
 
     def _made(self, group: Group, choices: Choices) -> Iterator[tuple[Sequence[int], Array]]:
         parts: dict[tuple[int, Group], list[int]] = {}
@@ -42,7 +44,10 @@ class PushedForward(Numbers):
                 parts.setdefault((b, choices.groups[where]), []).append(where)
         for (b, after), places in parts.items():
             components = np.array([choices.places[where][1] for where in places])
-            yield places, self.graph.kernels[b].transposed.each(self.covector(b + 1, after)[None], components)[:, 0]
+            yield (
+                places,
+                self.graph.kernels[b].transposed.each(self.covector(b + 1, after)[None], components)[:, 0],
+            )
 
     def extras(self, spot: Spot) -> Array:
         return np.array([self._value(spot.word, child) for child in self.words.extras(spot)])

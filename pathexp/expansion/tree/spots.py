@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...graph import Indices
 
@@ -53,6 +55,11 @@ class Choices:
     counts: tuple[int, ...]
     groups: tuple[Group, ...]
     places: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def single(self) -> NDArray[np.bool_]:
+        """Whether each stands for a single path."""
+        return np.array([count == 1 for count in self.counts], dtype=bool)
 
     def up_to(self, depth: int) -> slice:
         """The choices at a depth or before it."""

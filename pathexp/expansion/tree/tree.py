@@ -12,7 +12,6 @@ from ...graph import Walk, positions_needed
 from ...model import Target
 from ..search import interrupts
 from ..targets import on_stream
-from ..toward import total_toward
 from ..values import straight_values
 from .frontier import ROOT
 from .growth import Growth
@@ -43,7 +42,7 @@ class Tree:
     >>> trace = px.random_model(layers=2, heads=2, seed=1).run([1, 2, 3])
     >>> tree = px.expand(trace).tree(trace.logit(4), nodes=3)
     >>> sum(not node.children for node in tree), abs(sum(leaf.value for leaf in tree.leaves()) - tree.value) < 1e-12
-    (15, True)
+    (10, True)
     """
 
     growth: Growth
@@ -130,15 +129,20 @@ class Tree:
 
 
 def tree_of(
-    walk: Walk, target: Target, direction: Direction, limits: Limits, progress: Progress | None = None
+    walk: Walk,
+    target: Target,
+    value: float,
+    direction: Direction,
+    limits: Limits,
+    progress: Progress | None = None,
 ) -> Tree:
-    """Return the tree of a walk's paths toward a target, grown to its limits."""
+    """Return the tree of a walk's paths toward a target, grown to its limits; `value` is what they add in all."""
     field = on_stream(target, walk.graph)
     reading = field[: positions_needed(walk, field)]
     straight = {word[0]: value for value, word in straight_values(walk, target)}
     numbers: Numbers = (PulledBack if direction == "back" else PushedForward)(walk, reading, straight)
-    count, value = sum(walk.count_by_order), total_toward(walk, target)
-    return grown(Tree(Growth(numbers), target, direction, value, count, ""), limits, progress)
+    growth = Growth(numbers)
+    return grown(Tree(growth, target, direction, value, numbers.words.count, ""), limits, progress)
 
 
 def grown(tree: Tree, limits: Limits, progress: Progress | None) -> Tree:
@@ -146,7 +150,7 @@ def grown(tree: Tree, limits: Limits, progress: Progress | None) -> Tree:
     growth, finished = tree.growth.copy(), tree.finished
     with interrupts() as interrupted:
         while not (stopped := limits.reached(len(growth.openings), tree.value, finished)):
-            if interrupted() or not growth.grow():
+            if interrupted() or not growth.grow(limits.most - len(growth.openings)):
                 stopped = "interrupted" if interrupted() else "complete"
                 break
             finished += growth.openings[-1].finished

@@ -1,0 +1,187 @@
+"""Trees of exact sums against brute force over listed paths, on every architecture, in both directions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.expansion.tree import numbers
+from tests.expansion.test_every_architecture import freezings, random_switches, run
+from tests.zoo import FAMILIES, ZOO
+
+DIRECTIONS = ("back", "forward")
+QUERIES = (
+    "S .* L0 .* U",
+    "S .* . U",
+    "~(S .* L1H0 .* U)",
+    "(S H* U) | S . M .* U",
+    "S (. .)* U",
+    "E .* U | S L0H0 .* U",
+)
+
+
+def listed(terms: px.Expansion, target: px.Target) -> dict[tuple[str, ...], float]:
+    """Every path with its value, one by one."""
+    return dict(zip(terms.paths(), terms.values(target).tolist(), strict=True))
+
+
+def bundle(node, paths: dict[tuple[str, ...], float], direction: str) -> list[float]:
+    """The values of the listed paths that share a node's word; shares no code with the tree."""
+    word, long = node.word, len(node.word)
+    if node.count == 1 and node.word in paths:
+        return [paths[word]]
+    same = (
+        (lambda path: path[len(path) - long :] == word)
+        if direction == "back"
+        else (lambda path: path[:long] == word)
+    )
+    return [value for path, value in paths.items() if same(path)]
+
+
+def check(terms: px.Expansion, target: px.Target, direction: str, nodes: int = 60) -> None:
+    """Hold every node against the listed paths, and children against their parents."""
+    paths = listed(terms, target)
+    tree = terms.tree(target, nodes=nodes, direction=direction)
+    size = sum(map(abs, paths.values())) + 1.0
+    assert tree.root.count == len(paths) == sum(leaf.count for leaf in tree.leaves())
+    for node in tree:
+        found = bundle(node, paths, direction)
+        assert len(found) == node.count
+        assert abs(sum(found) - node.value) < 1e-10 * size
+        if node.opened:
+            assert sum(child.count for child in node.children) == node.count
+            assert abs(sum(child.value for child in node.children) - node.value) < 1e-10 * size
+    for node in list(tree)[:25]:
+        assert terms.where(node.query).count() == node.count
+    assert sum(leaf.value for leaf in tree.leaves()) == pytest.approx(terms.value(target), abs=1e-10 * size)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", [*ZOO, *FAMILIES])
+def test_every_node_of_the_zoo_is_the_sum_of_its_paths(name, direction):
+    model = (ZOO | FAMILIES)[name]()
+    trace = model.run(np.random.default_rng(1).integers(0, model.config.d_vocab, 7))
+    check(px.expand(trace), trace.logit(2, position=4), direction)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("seed", range(24))
+def test_every_switch_within_queries(seed, direction):
+    trace = run(random_switches(seed), seed)
+    target = trace.direction(np.linspace(-1, 1, trace.config.d_vocab))
+    for graph in freezings(trace):
+        terms = px.expand(graph)
+        if graph.before_cap or terms.count() > 5_000:
+            continue
+        check(terms, target, direction)
+        rng = np.random.default_rng(seed)
+        for text in rng.choice(QUERIES, 2, replace=False):
+            try:
+                part = terms.where(str(text))
+            except px.PathexpError:  # it names what this model does not have
+                continue
+            check(part, target, direction)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_complete_trees_are_all_paths(direction):
+    trace = px.random_model(layers=3, heads=2, biases=True, norm="layernorm", d_mlp=5, seed=3).run([1, 2, 3])
+    terms, target = px.expand(trace), trace.logit(4)
+    tree = terms.tree(target, nodes=10**6, direction=direction)
+    assert tree.stopped == "complete"
+    assert {leaf.path for leaf in tree.leaves()} == set(terms.paths())
+    assert all(
+        leaf.value == pytest.approx(terms[leaf.path].value(target), abs=1e-12) for leaf in tree.leaves()
+    )
+    assert tree.share == pytest.approx(1.0)
+
+
+def test_graphs_by_hand_with_steering_and_rank_one_components():
+    trace = px.load("attn-2l").run("To be, or not")
+    rng = np.random.default_rng(0)
+    graph = px.freeze(trace).with_source("steer", rng.standard_normal(trace.config.d_model), depth=1)
+    graph = graph.with_component(
+        "feature", weight=tuple(rng.standard_normal((2, trace.config.d_model))), at=1
+    )
+    for direction in DIRECTIONS:
+        check(px.expand(graph), trace.logit(5), direction)
+
+
+def test_targets_on_the_final_stream_and_neurons():
+    trace = px.random_model(layers=2, heads=2, d_mlp=6, norm="rmsnorm", biases=True, seed=5).run([1, 2, 3])
+    target = trace.direction(np.arange(24.0), space="residual")
+    for direction in DIRECTIONS:
+        check(px.expand(px.freeze(trace, neurons={1: [0, 4]})), target, direction)
+
+
+@pytest.mark.parametrize("condition", ["E U", "E L0H0 U", "E L0H0 U & E L0H1 U"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_one_path_or_none(condition, direction):
+    trace = px.random_model(layers=2, heads=2, seed=1).run([1, 2, 3])
+    terms, target = px.expand(trace).where(condition), trace.logit(4)
+    tree = terms.tree(target, direction=direction)
+    (root,) = tree
+    assert root.count == terms.count() and root.value == pytest.approx(terms.value(target))
+    assert root.path == next(iter(terms.paths()), None) and tree.stopped == "complete"
+
+
+def test_a_tree_is_the_beginning_of_a_larger_one():
+    trace = px.random_model(layers=4, heads=4, d_mlp=8, seed=2).run([1, 2, 3, 4])
+    terms, target = px.expand(trace), trace.logit(5)
+    small, large = (terms.tree(target, nodes=nodes) for nodes in (30, 120))
+    opened = lambda tree: [opening.spot.word for opening in tree.growth.openings]  # noqa: E731
+    assert opened(large)[:30] == opened(small) == opened(terms.tree(target, nodes=120))[:30]
+    grown = small.grow(90)
+    assert opened(grown) == opened(large) and small.nodes == 30
+
+
+def test_any_leaf_can_be_opened_at_any_time():
+    trace = px.random_model(layers=3, heads=2, seed=2).run([1, 2, 3, 4])
+    tree = px.expand(trace).tree(trace.logit(5), nodes=2)
+    smallest = min((leaf for leaf in tree.leaves() if leaf.count > 1), key=lambda leaf: abs(leaf.value))
+    more = tree.open(smallest)
+    again = next(node for node in more if node.word == smallest.word)
+    assert not smallest.opened and again.opened
+    assert sum(child.value for child in again.children) == pytest.approx(smallest.value, abs=1e-12)
+    assert more.nodes == 3 and more.grow(10**6).share == pytest.approx(1.0)
+    with pytest.raises(px.PathexpError, match="not to be opened"):
+        more.open(again)
+
+
+def test_fields_that_were_let_go_are_made_again(monkeypatch):
+    trace = px.random_model(layers=4, heads=3, d_mlp=8, norm="layernorm", norm_placement="post", seed=2).run(
+        [1, 2, 3, 4]
+    )
+    terms, target = px.expand(trace), trace.logit(5)
+    whole = [node.value for node in terms.tree(target, nodes=80)]
+    monkeypatch.setattr(numbers, "MEMORY", 0)
+    assert [node.value for node in terms.tree(target, nodes=80)] == pytest.approx(whole, abs=1e-12)
+
+
+def test_limits():
+    trace = px.random_model(layers=6, heads=6, seed=2).run([1, 2, 3, 4])
+    terms, target = px.expand(trace), trace.logit(5)
+    assert terms.tree(target).nodes == 100 and terms.tree(target, nodes=0).nodes == 0
+    assert terms.tree(target, seconds=0).stopped == "seconds"
+    half = terms.tree(target, share=0.5)
+    assert half.stopped == "share" and abs(half.share - 1) <= 0.5
+    seen = []
+    terms.tree(target, nodes=5, progress=seen.append)
+    assert seen == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ({"nodes": -1}, "nodes"),
+        ({"nodes": True}, "nodes"),
+        ({"seconds": "x"}, "seconds"),
+        ({"share": 2.0}, "share"),
+        ({"direction": "up"}, "direction"),
+    ],
+)
+def test_what_is_no_limit_is_refused(how, text):
+    trace = px.random_model(layers=1).run([1, 2])
+    with pytest.raises(px.PathexpError, match=text):
+        px.expand(trace).tree(trace.logit(1), **how)
