@@ -12,8 +12,7 @@ from ..errors import PathexpError
 from ..graph import Indices, Walk
 from ..model import Target
 from .path import Path
-from .search import ROOM, Budget, interrupts, search
-from .targets import on_stream
+from .search import Budget, Valued, by_size, constant_lost, interrupts, search
 from .term import Term
 from .values import path_values, straight_values
 
@@ -24,8 +23,9 @@ class Ranking:
 
     `value` is the signed sum of the listed terms and `remainder` what all other paths add, so that
     value + remainder is the target. `examined` of `count` paths were evaluated one by one; `exact` says that
-    the ranking is proven; no path that is not listed has an absolute value above `bound`. Where paths were not
-    all listed, the proof left room for rounding: `margin` is by how much bounds were raised, in the target's units.
+    the ranking is proven; no path that is not listed has an absolute value above `bound`, rounding
+    included. `margin` is how far rounding can blur the ranking's end, in the target's units: no path that is not
+    listed exceeds the least that is listed by more.
     """
 
     terms: tuple[Term, ...]
@@ -43,6 +43,15 @@ class Ranking:
         """The signed sum of the listed terms, in the target's units."""
         return float(sum(self.values))
 
+    @property
+    def ties(self) -> int:
+        """How many terms at the end of the list differ from what is not listed by less than rounding."""
+        return sum(abs(value) - self.margin <= self.bound for value in self.values) if self.bound else 0
+
+    def _tied(self) -> str:
+        last = len(self.terms)
+        return f"place {last}" if self.ties == 1 else f"places {last - self.ties + 1} to {last}"
+
     def __repr__(self) -> str:
         return f"<Ranking: {len(self.terms)} of {self.count:,} terms toward {self.target.label}>"
 
@@ -50,6 +59,8 @@ class Ranking:
         head = f"{len(self.terms)} largest of {self.count:,} terms toward {self.target.label}"
         rows = [f"{value:+12.6f}  {term.path}" for term, value in zip(self.terms, self.values, strict=True)]
         proof = "proven" if self.exact else f"not proven: paths up to |{self.bound:.6g}| may be missing"
+        if self.exact and self.ties:
+            proof = f"proven, {self._tied()} within rounding"
         return "\n".join(
             [
                 f"{head} ({proof}, {self.examined:,} examined)",
@@ -99,30 +110,45 @@ def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
 
 def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -> Ranking:
     """Rank by a search with bounds, within a budget."""
-    found = search(walk, k, on_stream(target, walk.graph), budget)
-    straight = list(straight_values(walk, target))
-    paths = sorted([*found.paths, *straight], key=lambda pair: (-abs(pair[0]), pair[1]))
+    found, straight = search(walk, k, target, budget), _straight(walk, target)
+    paths = sorted([*found.paths, *straight], key=by_size)
     if found.exact and found.bound == 0.0:
-        paths += _zeros(walk, k - len(paths), {word for _, word in paths})
-    values = tuple(value for value, _ in paths[:k])
-    cut = max((abs(value) for value, _ in paths[k:]), default=0.0)
+        paths += _zeros(walk, k - len(paths), {path.word for path in paths})
+    values, count = tuple(path.value for path in paths[:k]), sum(walk.count_by_order)
+    bound = max([found.bound, *(abs(path.value) + path.error for path in paths[k:])])
+    full = len(values) == min(k, count) and bool(np.isfinite(bound))
     return Ranking(
-        terms=tuple(Term(walk.graph, Path(word)) for _, word in paths[:k]),
+        terms=tuple(Term(walk.graph, Path(path.word)) for path in paths[:k]),
         values=values,
         remainder=total - float(sum(values)),
         target=target,
         examined=found.examined + len(straight),
-        count=sum(walk.count_by_order),
-        exact=found.exact,
-        bound=max(found.bound, cut),
-        margin=ROOM * max(found.bound, cut) if found.exact else 0.0,
+        count=count,
+        exact=found.exact and full,
+        bound=bound,
+        margin=_margin(paths[:k], bound) if found.exact and full else 0.0,
     )
 
 
-def _zeros(walk: Walk, wanted: int, listed: set[tuple[str, ...]]) -> list[tuple[float, tuple[str, ...]]]:
-    """The first paths of the iteration that a search has proven to add nothing."""
+def _margin(paths: list[Valued], bound: float) -> float:
+    """How far rounding can blur the end of a list."""
+    least = min((abs(path.value) for path in paths), default=0.0)
+    return max([bound - least, *(path.error for path in paths if abs(path.value) <= 2 * least)], default=0.0)
+
+
+def _straight(walk: Walk, target: Target) -> list[Valued]:
+    """The paths of constants that go straight into the sink."""
+    by_label = {source.label: source for source in walk.graph.sources}
+    return [
+        Valued(value, word, constant_lost(by_label[word[0]], walk.graph, target))
+        for value, word in straight_values(walk, target)
+    ]
+
+
+def _zeros(walk: Walk, wanted: int, listed: set[tuple[str, ...]]) -> list[Valued]:
+    """The first paths of the iteration through something that writes nothing."""
     others = (word for word in walk.words() if word not in listed)
-    return [(0.0, word) for word in islice(others, max(wanted, 0))]
+    return [Valued(0.0, word, 0.0) for word in islice(others, max(wanted, 0))]
 
 
 def _terms_at(walk: Walk, places: Indices) -> list[Term]:

@@ -3,22 +3,26 @@
 from .budget import MEMORY, Budget
 from .certified import Found, search
 from .entries import Entries, all_entries
+from .found import Valued, by_size
 from .interrupts import interrupts
+from .goal import Goal, constant_lost
 from .layout import Layout
-from .reach import ROOM
 from .sets import Reached, reachable_sets
 from .tables import Tables, tables
 
 __all__ = [
     "MEMORY",
-    "ROOM",
     "Budget",
     "Entries",
     "Found",
+    "Goal",
+    "Valued",
+    "by_size",
     "Layout",
     "Reached",
     "Tables",
     "all_entries",
+    "constant_lost",
     "interrupts",
     "reachable_sets",
     "search",

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...graph import Array, Walk
+from ...errors import PathexpError
+from ...graph import Walk
+from ...model import Target
 from .budget import Budget
 from .entries import SINK
-from .found import Best, Suffixes
-from .reach import ROOM, Bounds, Reach
+from .found import Best, Suffixes, Valued, by_size
+from .goal import Goal
+from .reach import Bounds, Reach
 from .sweep import Sweep
 from .tables import Tables, tables
 
@@ -23,29 +26,42 @@ NORM_NODES = 2_000
 
 @dataclass(frozen=True)
 class Found:
-    """Paths by |value|, how many values were computed, whether that is proven, and a bound on all others."""
+    """Paths by |value|, how many values were computed, whether nothing was given up, and a bound on all others."""
 
-    paths: list[tuple[float, tuple[str, ...]]]
+    paths: list[Valued]
     examined: int
     exact: bool
     bound: float
 
 
-def search(walk: Walk, k: int, field: Array, budget: Budget) -> Found:
-    """Return the k paths of largest |value| toward a covector field (n, d) on the final stream.
+def search(walk: Walk, k: int, target: Target, budget: Budget) -> Found:
+    """Return the k paths of largest |value| toward a target.
 
-    Paths that go straight into the sink are not among them.
+    Paths that go straight into the sink are not among them, nor are those through what writes nothing. What is not
+    listed is at most `bound` in absolute value, rounding included, and every value is within its `error`.
     """
+    goal = Goal.of(target, walk.graph)
+    with np.errstate(all="ignore"):
+        found = _searched(walk, k, goal, budget)
+    return Found(
+        [Valued(path.value * goal.scale, path.word, path.error * goal.scale) for path in found.paths],
+        found.examined,
+        found.exact,
+        found.bound * goal.scale,
+    )
+
+
+def _searched(walk: Walk, k: int, goal: Goal, budget: Budget) -> Found:
     known, found = tables(walk), None
     if norms := None if known.has_sets else known.norm_bounds:
         nodes = NORM_NODES if budget.nodes is None else min(NORM_NODES, budget.nodes)
-        found = _search(known, norms, k, field, replace(budget, nodes=nodes))
+        found = _search(known, norms, k, goal, replace(budget, nodes=nodes))
         if found.exact or budget.late() or nodes == budget.nodes:
             return found
     sets = known.set_bounds(lambda b: _stopped(budget, b))
     if sets is not None:
-        return _search(known, sets, k, field, budget)
-    return found or _unbounded(known, k, field, budget)
+        return _joined(k, _search(known, sets, k, goal, budget), found)
+    return found or _unbounded(known, k, goal, budget)
 
 
 def _stopped(budget: Budget, b: int) -> bool:
@@ -53,43 +69,55 @@ def _stopped(budget: Budget, b: int) -> bool:
     return budget.late()
 
 
-def _unbounded(known: Tables, k: int, field: Array, budget: Budget) -> Found:
+def _unbounded(known: Tables, k: int, goal: Goal, budget: Budget) -> Found:
     """The best of the paths that take one component more than an entry; nothing bounds the others."""
-    endless = Reach(np.full(known.layout.size[0], np.finfo(np.float32).max))
+    positions, blocks = known.layout.size[0], known.layout.skips
+    endless = Reach(np.full(positions, np.finfo(np.float32).max))
     at_sink = {SINK: dict.fromkeys(known.layout.final, endless)}
-    blind = Bounds((*({} for _ in known.layout.skips), at_sink))
-    sweep = _sweep(known, blind, k, field, Budget(progress=budget.progress), 0.0, None)
+    longest = tuple(entries.longest for entries in known.entries)
+    blind = Bounds((*({} for _ in blocks), at_sink), longest)
+    sweep = _sweep(known, blind, k, goal, Budget(progress=budget.progress), 0.0, None)
     return Found(sweep.best.words(), sweep.best.examined, False, float("inf"))
 
 
-def _search(known: Tables, bounds: Bounds, k: int, field: Array, budget: Budget) -> Found:
-    first = _sweep(known, bounds, k, field, budget, 0.0, max(BEAM, k // 64))
-    found = first.best.words()
+def _search(known: Tables, bounds: Bounds, k: int, goal: Goal, budget: Budget) -> Found:
+    first = _sweep(known, bounds, k, goal, budget, 0.0, max(BEAM, k // 64))
+    best = Found(first.best.words(), first.best.examined, False, first.best.missed)
     if first.stopped:
-        return Found(found, first.best.examined, False, first.best.missed)
-    floor = abs(found[k - 1][0]) * (1 - ROOM) if len(found) == k else 0.0
-    exact = _sweep(known, bounds, k, field, budget, floor, None)
+        return best
+    exact = _sweep(known, bounds, k, goal, budget, first.best.threshold, None)
     if exact.done:
-        return Found(exact.best.words(), exact.best.examined, True, exact.best.missed)
-    values = {word: value for value, word in [*found, *exact.best.words()]}
-    both = sorted(
-        ((value, word) for word, value in values.items()), key=lambda pair: (-abs(pair[0]), pair[1])
-    )
-    cut = max((abs(value) for value, _ in both[k:]), default=0.0)
-    bound = max(min(first.best.missed, exact.best.missed), cut)
-    return Found(both[:k], first.best.examined + exact.best.examined, False, bound)
+        _check_nothing_lost(best.paths, exact)
+    return _joined(k, Found(exact.best.words(), exact.best.examined, exact.done, exact.best.missed), best)
+
+
+def _check_nothing_lost(first: list[Valued], exact: Sweep) -> None:
+    """An exact sweep finds what a beam found above its threshold; else the search itself is wrong."""
+    listed = {path.word for path in exact.best.words()}
+    for path in first:
+        if path.word not in listed and abs(path.value) - path.error > exact.best.missed:
+            raise PathexpError(
+                f"the search contradicts itself: it found {' '.join(path.word)} at {path.value:.6g} and then lost it, "
+                f"with {exact.best.missed:.6g} as its bound on what is not listed; this is a fault of pathexp, please report it"
+            )
+
+
+def _joined(k: int, found: Found, other: Found | None) -> Found:
+    """One answer from two over the same paths: what either found, and the better bound on what neither did."""
+    if other is None:
+        return found
+    values = {path.word: path for path in [*other.paths, *found.paths]}
+    paths = sorted(values.values(), key=by_size)
+    cut = max((abs(path.value) + path.error for path in paths[k:]), default=0.0)
+    bound = max(min(found.bound, other.bound), cut)
+    return Found(paths[:k], found.examined + other.examined, found.exact or other.exact, bound)
 
 
 def _sweep(
-    known: Tables, bounds: Bounds, k: int, field: Array, budget: Budget, floor: float, width: int | None
+    known: Tables, bounds: Bounds, k: int, goal: Goal, budget: Budget, floor: float, width: int | None
 ) -> Sweep:
-    sweep = Sweep(
-        known,
-        bounds,
-        Best(k, known.entries[-1].words, known.walk.graph.sink.label, Suffixes(), floor),
-        budget,
-        width,
-    )
-    sweep.run(field)
+    best = Best(k, known.entries[-1].words, known.walk.graph.sink.label, Suffixes(), floor)
+    sweep = Sweep(known, bounds, best, budget, width)
+    sweep.run(goal)
     budget.say(f"{'exact' if width is None else 'beam'}: {len(sweep.best.suffixes):,} suffixes kept")
     return sweep

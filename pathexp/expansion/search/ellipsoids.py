@@ -12,6 +12,8 @@ import numpy as np
 
 from ...algebra import for_each
 from ...graph import Array, Gate, Operator, word_map
+from .rounding import gamma
+from .unions import PAD, PANEL, union
 
 SLIVER = 1e-8
 """The share of a set's mean square that is added in every direction, so that P has an inverse."""
@@ -24,14 +26,27 @@ def mean_square(shape: Array) -> Array:
 
 def thickened(shape: Array, floor: Array | float = 0.0) -> Array:
     """Ellipsoids with a sliver of the identity added, at least `floor` thick."""
-    sliver = SLIVER * np.maximum(mean_square(shape), floor) + np.finfo(np.float64).tiny * 1e50
+    least = max(SLIVER, 4 * shape.shape[-1] * gamma(shape.shape[-1]))
+    sliver = least * np.maximum(mean_square(shape), floor) + np.finfo(np.float64).tiny * 1e50
     thick = shape.copy()
     np.einsum("...ii->...i", thick)[...] += np.asarray(sliver)[..., None]
     return thick
 
 
+def padded(shape: Array, off: Array | float, terms: int) -> Array:
+    """Ellipsoids that hold B Bᵀ for a B that is off by at most `off` (...) in norm from the one that made the shapes.
+
+    (B + Δ)(B + Δ)ᵀ ⪯ (1 + t) B Bᵀ + (1 + 1/t) ‖Δ‖² for any t; here t is `PAD`. The rounding of sums of so many terms,
+    γ of the trace, is added as well.
+    """
+    room = 2 / PAD * np.square(off) + 2 * gamma(terms) * np.trace(shape, axis1=-2, axis2=-1)
+    wide = shape * (1 + 4 * PAD)
+    np.einsum("...ii->...i", wide)[...] += np.asarray(room)[..., None]
+    return wide
+
+
 def factor(shape: Array) -> Array:
-    """B with B Bᵀ = P, a sliver thicker."""
+    """B with B Bᵀ ⪰ P, a sliver thicker: more than a Cholesky factorization loses, γ of the trace (Higham 2002, §10.1)."""
     return np.asarray(np.linalg.cholesky(thickened(shape)))
 
 
@@ -58,7 +73,7 @@ def summed(shapes: Array, amounts: Array, metric: Array) -> Array:
     shares = np.abs(amounts) * total[..., None] / sizes[..., None, :]
     n, r = shapes.shape[-3], shapes.shape[-1]
     flat = shares @ shapes.reshape(*shapes.shape[:-3], n, r * r)
-    return np.asarray(flat.reshape(*flat.shape[:-1], r, r))
+    return padded(flat.reshape(*flat.shape[:-1], r, r), 0.0, n + 16)
 
 
 def with_points(shape: Array, points: Array) -> Array:
@@ -88,22 +103,39 @@ def _with_point(shape: Array, inverse: Array, point: Array) -> tuple[Array, Arra
 
 
 def _excess(shape: Array, points: Array) -> Array:
-    """By how much ellipsoids must grow to hold the points in spite of rounding, at least 1."""
-    images = np.linalg.solve(shape, np.moveaxis(points, 0, -1))
-    sizes = np.einsum("...ae,e...a->...e", images, points)
+    """By how much ellipsoids must grow to hold the points in spite of rounding, at least 1.
+
+    With P x = p − e for what is computed, pᵀ P⁻¹ p ≤ xᵀ p + ‖x‖ ‖e‖ + ‖e‖² / σ, σ the sliver that P is thick at least.
+    """
+    ends = np.moveaxis(points, 0, -1)
+    images = np.linalg.solve(shape, ends)
+    long, far = (np.sqrt(np.sum(part * part, axis=-2)) for part in (images, ends))
+    around = np.sqrt(np.sum(shape * shape, axis=(-2, -1)))[..., None]
+    rest = np.sqrt(np.sum((ends - shape @ images) ** 2, axis=-2))
+    rest = rest + gamma(2 * shape.shape[-1]) * (around * long + far)
+    thin = (SLIVER / 2 * mean_square(shape) / (1 + len(points)))[..., None]
+    sizes = (
+        np.sum(images * ends, axis=-2) + long * rest + gamma(shape.shape[-1]) * long * far + rest**2 / thin
+    )
     return np.asarray(np.maximum(sizes.max(axis=-1), 1.0) * (1 + 1e-9))
 
 
-def united(shape: Array, parts: Sequence[Array], known: Array | None = None) -> Array:
-    """Ellipsoids (n, d, d) grown to hold B Bᵀ as well for every B (n, d, r) of `parts`.
+def united(
+    shape: Array, parts: Sequence[Array], known: Array | None = None, off: Sequence[Array] = ()
+) -> Array:
+    """Ellipsoids (n, d, d) grown to hold B Bᵀ as well for every B (n, d, r) of `parts`, each off by `off` (n,) at most.
 
     For one B with λ, v the eigenpairs of Bᵀ P⁻¹ B the union is P + Σ_{λ>1} (1 − 1/λ) (B v)(B v)ᵀ. All parts go in
     one after the other in coordinates in which the set so far is a ball (the square-root form: where P is thin
     its inverse is large, and differences of Gram matrices would lose the small ones). P is factored once, or not at
     all if its factor is known. Single points come last. Positions are done one by one: one fits the cache.
+
+    What rounding spoils is measured on the way (residuals of the solve, how far axes are from orthonormal), and
+    the result grows by as much (`unions`).
     """
     if not parts:
         return shape
+    most = np.max(off, axis=0) if len(off) else np.zeros(len(shape))
     parts = sorted(parts, key=lambda part: (part.shape[-1] == 1, -float(np.vdot(part, part))))
     floor = np.max([np.einsum("ndr,ndr->n", part, part) for part in parts], axis=0) / shape.shape[-1]
     if np.any(floor > mean_square(shape)):
@@ -113,55 +145,13 @@ def united(shape: Array, parts: Sequence[Array], known: Array | None = None) -> 
     def work(at: int) -> None:
         ball = thickened(shape[at], 0.0 if known is not None else floor[at])
         triangle = np.asarray(np.linalg.cholesky(ball) if known is None else known[at])
-        added = _added(triangle, [part[at] for part in parts])
-        ball += added @ added.T
-        np.multiply(ball, 1 + 1e-9, out=grown[at])
+        added = union(triangle, [part[at] for part in parts])
+        ball += added.columns @ added.columns.T
+        terms = len(ball) + added.columns.shape[1]
+        grown[at] = added.growth * padded(ball, float(np.hypot(2 * added.off, most[at])), terms)
 
     for_each(work, len(shape))
     return grown
-
-
-def _added(triangle: Array, parts: Sequence[Array]) -> Array:
-    """Columns C with L Lᵀ + C Cᵀ an ellipsoid that holds L Lᵀ and every part B (d, r)."""
-    rounded = solved(triangle, np.concatenate(parts, axis=-1))
-    grown = []
-    for part in parts:
-        chosen, rounded = _taken(rounded, part.shape[-1])
-        grown.append(part @ chosen)
-    return np.concatenate(grown, axis=-1)
-
-
-def _taken(rounded: Array, width: int) -> tuple[Array, Array]:
-    """What of the first part must be added, as combinations of its columns; the other parts as they are then.
-
-    Parts come in coordinates in which the set so far is the unit ball, (d, columns).
-    """
-    first, rest = np.ascontiguousarray(rounded[:, :width]), rounded[:, width:]
-    if np.vdot(first, first) <= 1:
-        return np.zeros((width, 0)), rest
-    sizes, vectors = np.linalg.eigh(first.T @ first)
-    over = sizes > 1
-    sizes, vectors = sizes[over], vectors[:, over]
-    chosen = vectors * np.sqrt(1 - 1 / sizes)
-    if not rest.shape[-1] or not len(sizes):
-        return chosen, rest
-    axes = first @ (vectors / np.sqrt(sizes))
-    along = (1 - 1 / np.sqrt(sizes))[:, None] * (axes.T @ rest)
-    return chosen, rest - axes @ along
-
-
-PANEL = 64
-"""How many rows of a triangle are worked on at once."""
-
-
-def solved(triangle: Array, columns: Array) -> Array:
-    """L⁻¹ B for a lower triangle L (d, d) and B (d, r), panel by panel: products, and small inverses."""
-    found = np.empty_like(columns)
-    for at in range(0, len(triangle), PANEL):
-        rows = slice(at, at + PANEL)
-        rest = columns[rows] - triangle[rows, :at] @ found[:at]
-        found[rows] = np.linalg.inv(triangle[rows, rows]) @ rest
-    return found
 
 
 def times_triangle(rows: Array, triangle: Array) -> Array:
@@ -174,12 +164,14 @@ def times_triangle(rows: Array, triangle: Array) -> Array:
 
 
 def largest(shape: Array) -> Array:
-    """A bound on the largest eigenvalue of P (..., d, d), at most d^(1/8) too large."""
+    """A bound on the largest eigenvalue of P (..., d, d), at most d^(1/8) too large and never too small."""
+    d = shape.shape[-1]
     scale = np.maximum(np.trace(shape, axis1=-2, axis2=-1), np.finfo(np.float64).tiny)
     square = shape / scale[..., None, None]
     square = square @ square
     square = square @ square
-    return np.asarray(scale * np.sqrt(np.sum(square * square, axis=(-2, -1))) ** 0.25)
+    fourth = np.sqrt(np.sum(square * square, axis=(-2, -1))) * (1 + gamma(d * d)) + 4 * gamma(d)
+    return np.asarray(scale * (1 + gamma(d)) * fourth**0.25)
 
 
 def carried(operator: Operator, parts: Array) -> Array:

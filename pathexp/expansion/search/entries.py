@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...graph import Array, Indices, push, start_value
+from ...graph import Array, Indices, Operator, push, start_value
 from .layout import Heads, Layout
+from .rounding import gamma, lengths
+from .sizes import lost, spread, starting_lost
 
 SHARE = 0.1
 """From which share of the largest entry on, at some position, what a component makes of an entry is one itself."""
@@ -32,22 +34,32 @@ class Entries:
     """The prefixes kept one by one in front of a block: states (E,), labels, and what is read of them.
 
     `readings` holds a head's values (E, n, r), what another component makes of them (E, n, d), and the streams
-    themselves for the sink. `listed` (E, C) says whose outputs are entries behind the block.
+    themselves for the sink. `listed` (E, C) says whose outputs are entries behind the block. No entry is longer than
+    `longest` (n,), and none further than `lost` (n,) from what it would be without rounding.
     """
 
     states: Indices
     words: tuple[tuple[str, ...], ...]
     readings: Mapping[int, Array]
     listed: NDArray[np.bool_]
+    longest: Array
+    lost: Array
+
+    def misread(self, heads: Heads, longest: Array) -> Array:
+        """How far what heads read of vectors (n,) long, and move, is from exact, before patterns: (n,)."""
+        (count, width, d), n = heads.read.shape, len(longest)
+        rounding = gamma(d) * width**0.5 + gamma(n)
+        return np.asarray(heads.stretch * (self.lost + 2 * rounding * longest))
 
 
 @dataclass(frozen=True, eq=False)
 class _Front:
-    """Entries on their way: streams (E, n, d), states, labels."""
+    """Entries on their way: streams (E, n, d), states, labels, and how far each is from exact, (E, n)."""
 
     streams: Array
     states: Indices
     words: tuple[tuple[str, ...], ...]
+    lost: Array
 
     def joined(self, *others: _Front) -> _Front:
         every = (self, *others)
@@ -55,7 +67,13 @@ class _Front:
             np.concatenate([front.streams for front in every]),
             np.concatenate([front.states for front in every]),
             tuple(word for front in every for word in front.words),
+            np.concatenate([front.lost for front in every]),
         )
+
+    @property
+    def lengths(self) -> Array:
+        """Bounds on how long each is without rounding, (E, n)."""
+        return np.asarray(lengths(self.streams) + self.lost)
 
 
 def room_for(layout: Layout) -> int:
@@ -78,26 +96,44 @@ def all_entries(layout: Layout, room: int | None = None) -> Iterator[Entries]:
         readings = _read(layout, b, front.streams)
         listed = _largest(_sizes(layout, b, front, readings), room)
         room -= int(listed.sum())
-        yield Entries(front.states, front.words, readings, listed)
+        yield Entries(front.states, front.words, readings, listed, *_worst(front))
         fresh = _made(layout, b, front, readings, listed)
-        passed = _Front(push(skip, front.streams), front.states, front.words) if skip else front
+        passed = _over(skip, front) if skip else front
         front = passed.joined(*fresh, _starting(layout, b + 1))
-    yield Entries(
-        front.states, front.words, {SINK: front.streams}, np.zeros((len(front.words), 0), dtype=bool)
-    )
+    nothing = np.zeros((len(front.words), 0), dtype=bool)
+    yield Entries(front.states, front.words, {SINK: front.streams}, nothing, *_worst(front))
+
+
+def _worst(front: _Front) -> tuple[Array, Array]:
+    """The greatest length and the greatest loss of any entry, per position."""
+    return front.lengths.max(axis=0, initial=0.0), front.lost.max(axis=0, initial=0.0)
+
+
+def _over(skip: Operator, front: _Front) -> _Front:
+    """Entries carried over a skip edge."""
+    return _Front(push(skip, front.streams), front.states, front.words, _passed(skip, front))
+
+
+def _passed(operator: Operator, front: _Front, chosen: Indices | slice = slice(None)) -> Array:
+    """How far what an operator makes of chosen entries is from exact."""
+    return np.asarray(lost(operator, front.lengths[chosen]) + spread(operator, front.lost[chosen]))
 
 
 def _starting(layout: Layout, at: int) -> _Front:
     walk = layout.walk
     streams, states, words = [np.zeros((0, *layout.size))], [], []
+    off = [np.zeros((0, layout.size[0]))]
     for source, state in walk.starts():
         for labels, depth, after, _ in walk.entries(source, state):
             if depth == at and any(walk.completions[depth][after]):
                 operator = source.into[labels[0]] if labels else source.write
                 streams.append(start_value(source.start, operator)[None])
+                off.append(starting_lost(source.start, operator, layout.size[0])[None])
                 states.append(after)
                 words.append((source.label, *labels))
-    return _Front(np.concatenate(streams), np.array(states, dtype=np.int64), tuple(words))
+    return _Front(
+        np.concatenate(streams), np.array(states, dtype=np.int64), tuple(words), np.concatenate(off)
+    )
 
 
 def _read(layout: Layout, b: int, streams: Array) -> dict[int, Array]:
@@ -109,8 +145,7 @@ def _read(layout: Layout, b: int, streams: Array) -> dict[int, Array]:
 
 def _sizes(layout: Layout, b: int, front: _Front, readings: Mapping[int, Array]) -> Array:
     """How large what a component makes of an entry is, as a share of the largest entry, at the position of most."""
-    lengths = np.linalg.norm(front.streams, axis=-1)
-    scale = lengths.max(axis=0, initial=np.finfo(np.float64).tiny)
+    scale = np.linalg.norm(front.streams, axis=-1).max(axis=0, initial=np.finfo(np.float64).tiny)
     sizes = np.zeros((len(front.words), layout.steps[b].shape[1]))
     for heads in layout.heads[b]:
         for row, member in enumerate(heads.members):
@@ -143,8 +178,8 @@ def _made(
         for row, member in enumerate(heads.members):
             chosen = np.flatnonzero(listed[:, member])
             if len(chosen):
-                moved = _moved(heads, row, readings[int(member)][chosen])
-                yield _behind(layout, b, front, int(member), chosen, moved @ heads.write[row].T)
+                operator = layout.walk.graph.blocks[b].components[member].operator
+                yield _behind(layout, b, front, int(member), chosen, push(operator, front.streams[chosen]))
     for single in layout.singles[b]:
         chosen = np.flatnonzero(listed[:, single.index])
         if len(chosen):
@@ -154,4 +189,6 @@ def _made(
 def _behind(layout: Layout, b: int, front: _Front, component: int, chosen: Indices, outputs: Array) -> _Front:
     label = layout.walk.graph.blocks[b].components[component].label
     states = layout.steps[b][front.states[chosen], component]
-    return _Front(outputs, states, tuple((*front.words[at], label) for at in chosen))
+    words = tuple((*front.words[at], label) for at in chosen)
+    operator = layout.walk.graph.blocks[b].components[component].operator
+    return _Front(outputs, states, words, _passed(operator, front, chosen))

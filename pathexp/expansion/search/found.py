@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from ...graph import Array, Indices
+from .rounding import finite
 
 
 @dataclass(eq=False)
@@ -35,15 +37,28 @@ class Suffixes:
         return tuple(labels)
 
 
-Offer = tuple[Array, Indices, Indices, Indices]
-"""Values of paths, the endings and entries they are made of, and the number of the label between."""
+class Valued(NamedTuple):
+    """A path, its value, and how far that may be off."""
+
+    value: float
+    word: tuple[str, ...]
+    error: float
+
+
+def by_size(path: Valued) -> tuple[float, tuple[str, ...]]:
+    """The key that sorts the largest first, equals in the order of their labels."""
+    return -abs(path.value), path.word
+
+
+Offer = tuple[Array, Array, Indices, Indices, Indices]
+"""Values of paths, how far each may be off, the endings and entries they are made of, and the number of the label between."""
 
 
 @dataclass(eq=False)
 class Best:
     """The k complete paths of largest |value| so far, and how large anything set aside can be.
 
-    Offers are gathered and cut down to k when enough of them are there: the work per path does not grow with k.
+    What is set aside stays below the threshold, rounding included: the k-th largest of what |values| are at least. Offers are gathered and cut down to k when enough of them are there: the work per path does not grow with k.
     """
 
     k: int
@@ -62,19 +77,22 @@ class Best:
     def __post_init__(self) -> None:
         self.threshold = self.floor
 
-    def offer(self, label: str, values: Array, parents: Indices, entries: Indices) -> None:
-        """Take paths into account: values (m, E) of endings `parents` with `label` before them and entries before that."""
+    def offer(self, label: str, values: Array, errors: Array, parents: Indices, entries: Indices) -> None:
+        """Take paths into account: values (m, E) of endings `parents` with `label` before them and entries before that.
+
+        errors (m,) say how far they may be off.
+        """
         self.examined += values.size
-        sizes = np.abs(values)
-        rows, columns = np.nonzero(sizes >= self.threshold)
-        if len(rows) < sizes.size:
-            outside = sizes[sizes < self.threshold]
-            self.missed = max(self.missed, float(outside.max(initial=0.0)))
+        most = finite(np.abs(values) + errors[:, None])
+        inside = (most >= self.threshold) & np.isfinite(values)
+        rows, columns = np.nonzero(inside)
+        if len(rows) < most.size:
+            self.missed = max(self.missed, float(most[~inside].max(initial=0.0)))
         if not len(rows):
             return
         self.labels.append(label)
         named = np.full(len(rows), len(self.labels) - 1)
-        self._offers.append((values[rows, columns], parents[rows], entries[columns], named))
+        self._offers.append((values[rows, columns], errors[rows], parents[rows], entries[columns], named))
         self._waiting += len(rows)
         if self._kept + self._waiting > self.k and _ENOUGH * self._waiting >= self.k:
             self._cut()
@@ -82,38 +100,37 @@ class Best:
     def _all(self) -> Offer:
         if not self._offers:
             empty = np.zeros(0, dtype=np.int64)
-            return np.zeros(0), empty, empty, empty
-        values, parents, entries, labels = (
+            return np.zeros(0), np.zeros(0), empty, empty, empty
+        values, errors, parents, entries, labels = (
             np.concatenate(parts) for parts in zip(*self._offers, strict=True)
         )
-        return values, parents, entries, labels
+        return values, errors, parents, entries, labels
 
     def _cut(self) -> None:
         """Keep the k largest, the earlier of equals, and raise the threshold to the least of them."""
         offers = self._all()
-        sizes = np.abs(offers[0])
+        sizes, errors = np.abs(offers[0]), offers[1]
         order = np.argsort(-sizes, kind="stable")
-        kept = np.sort(order[: self.k])
-        if len(sizes) > self.k:
-            self.missed = max(self.missed, float(sizes[order[self.k]]))
+        kept, left = np.sort(order[: self.k]), order[self.k :]
+        self.missed = max(self.missed, float(np.max((sizes + errors)[left], initial=0.0)))
         if len(kept) == self.k:
-            self.threshold = max(self.floor, float(sizes[order[self.k - 1]]))
-        values, parents, entries, labels = offers
-        self._offers = [(values[kept], parents[kept], entries[kept], labels[kept])]
+            self.threshold = max(self.floor, self.threshold, float(np.min((sizes - errors)[kept])))
+        values, errors, parents, entries, labels = (part[kept] for part in offers)
+        self._offers = [(values, errors, parents, entries, labels)]
         self._kept, self._waiting = len(kept), 0
 
     def set_aside(self, bounds: Array) -> None:
-        """Remember how large the paths that are given up can be."""
-        self.missed = max(self.missed, float(bounds.max(initial=0.0)))
+        """Remember how large the paths that are given up can be; what is no number bounds nothing."""
+        self.missed = max(self.missed, float(finite(bounds).max(initial=0.0)))
 
-    def words(self) -> list[tuple[float, tuple[str, ...]]]:
+    def words(self) -> list[Valued]:
         """The paths found, the largest first, equals in the order of their labels."""
         self._cut()
         found = [
-            (float(value), self._word(int(parent), int(entry), self.labels[label]))
-            for value, parent, entry, label in zip(*self._all(), strict=True)
+            Valued(float(value), self._word(int(parent), int(entry), self.labels[label]), float(error))
+            for value, error, parent, entry, label in zip(*self._all(), strict=True)
         ]
-        return sorted(found, key=lambda pair: (-abs(pair[0]), pair[1]))
+        return sorted(found, key=by_size)
 
     def _word(self, ending: int, entry: int, label: str) -> tuple[str, ...]:
         middle = (label,) if label else ()

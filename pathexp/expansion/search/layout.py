@@ -1,35 +1,49 @@
 """A graph as the search reads it: heads with orthonormal value readers, and everything that starts paths.
 
 A head is A ⊗ write · read. Its reader is made orthonormal (read = L Q, the triangle L moves into the writer), so
-that the norm of a covector in value space is its norm on the stream.
+that the norm of a covector in value space is its norm on the stream. What that loses is bounded: `Heads.lost`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from ...graph import Array, Indices, Operator, Walk
+from ...graph import Array, Indices, Operator, Step, Walk
 from ...graph.kernel import Stack
+from .rounding import gamma, lengths, powers
 from .single import MATRICES, Single
+from .sizes import additions, frobenius, is_zero, spread
 
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Heads of one block and one width: patterns (C, n, n), read (C, r, d) orthonormal, write (C, d, r)."""
+    """Heads of one block and one width: patterns (C, n, n), read (C, r, d) orthonormal, write (C, d, r).
+
+    What a head's own factors make of vectors y and what these arrays make of them differ at most by
+    lost · (amounts |y|), `lost` (C,) and `amounts` (C, n, n) at least the patterns; no reader's norm is above `stretch`.
+    """
 
     members: Indices
     patterns: Array
     read: Array
     write: Array
+    lost: Array
+    amounts: Array
+    stretch: float = 1.0
 
     @classmethod
-    def of(cls, stack: Stack) -> Heads:
-        """The heads of a stack, their readers made orthonormal."""
-        triangle, read = _orthonormal(stack.read)
-        return cls(stack.members, stack.patterns, read, stack.write @ triangle)
+    def of(cls, stack: Stack, operators: list[Operator]) -> Heads:
+        """The heads of a stack, their readers made orthonormal; `operators` are what they are made of."""
+        turned = _orthonormal(stack.read)
+        exact = [2 * gamma(additions(operator)) * _feature_size(operator) for operator in operators]
+        here = [_lost(stack, turned, row) for row in range(len(stack.members))]
+        amounts = np.stack([_amounts(operator) for operator in operators])
+        write, lost = stack.write @ turned.triangle, np.add(exact, here)
+        return cls(stack.members, stack.patterns, turned.read, write, lost, amounts, _stretch(turned.read))
 
     @cached_property
     def flat(self) -> Array:
@@ -62,8 +76,21 @@ class Heads:
         return flat.reshape(count, n, len(self.members), self.width).transpose(2, 0, 1, 3)
 
 
-def _orthonormal(read: Array) -> tuple[Array, Array]:
+class _Turned(NamedTuple):
+    """Readers as triangle · read, read nearly orthonormal."""
+
+    triangle: Array
+    read: Array
+
+
+def _orthonormal(read: Array) -> _Turned:
     """Readers (C, r, d) as L Q: by Cholesky where that is stable (Q need only be nearly orthonormal), else by QR."""
+    scales = powers(read, (1, 2))
+    triangle, turned = _turned(read / scales)
+    return _Turned(triangle * scales, turned)
+
+
+def _turned(read: Array) -> tuple[Array, Array]:
     gram = read @ read.transpose(0, 2, 1)
     try:
         triangle = np.linalg.cholesky(gram)
@@ -74,6 +101,37 @@ def _orthonormal(read: Array) -> tuple[Array, Array]:
         return np.asarray(triangle), np.asarray(inverse @ read)
     turned, upper = np.linalg.qr(read.transpose(0, 2, 1))
     return np.asarray(upper.transpose(0, 2, 1)), np.ascontiguousarray(turned.transpose(0, 2, 1))
+
+
+def _lost(stack: Stack, turned: _Turned, row: int) -> float:
+    """How far write · read with the reader turned is from what it was, in norm."""
+    read, write = stack.read[row], stack.write[row]
+    triangle, orthonormal = turned.triangle[row], turned.read[row]
+    wide, around = frobenius(write), frobenius(triangle) * frobenius(orthonormal)
+    apart = frobenius(read - triangle @ orthonormal) + gamma(len(read)) * around
+    return 2 * wide * (apart + gamma(len(read)) * around)
+
+
+def _stretch(read: Array) -> float:
+    """A bound on the norms of readers (C, r, d) that are nearly orthonormal."""
+    around, width = read @ read.transpose(0, 2, 1), read.shape[1]
+    off = lengths((around - np.eye(width)).reshape(len(read), -1)).max(initial=0.0)
+    return float(np.sqrt(1 + off + gamma(read.shape[2]) * (width + off)) * (1 + 1e-12))
+
+
+def _amounts(operator: Operator) -> Array:
+    """How much of each position a head moves at most, (n, n)."""
+    (step,) = operator
+    assert isinstance(step, Step)
+    n = int(step.position[-1].numbers().source.size)
+    return np.asarray(spread((Step(step.position),), np.eye(n)).T)
+
+
+def _feature_size(operator: Operator) -> float:
+    """How long what a head's features make of a unit vector can be, were all its numbers positive."""
+    (step,) = operator
+    assert isinstance(step, Step)
+    return float(spread((Step((), step.feature),), np.ones(1))[0])
 
 
 _STABLE = 1e6
@@ -95,7 +153,14 @@ class Layout:
     @cached_property
     def heads(self) -> tuple[tuple[Heads, ...], ...]:
         """The heads of every block, by width."""
-        return tuple(tuple(map(Heads.of, kernel.stacks)) for kernel in self.walk.graph.kernels)
+        graph = self.walk.graph
+        return tuple(
+            tuple(
+                Heads.of(stack, [block.components[at].operator for at in stack.members])
+                for stack in kernel.stacks
+            )
+            for kernel, block in zip(graph.kernels, graph.blocks, strict=True)
+        )
 
     @cached_property
     def singles(self) -> tuple[tuple[Single, ...], ...]:
@@ -119,18 +184,29 @@ class Layout:
 
     @cached_property
     def steps(self) -> tuple[Indices, ...]:
-        """Per block, the next state (state, component); -1 where no path goes on."""
+        """Per block, the next state (state, component); -1 where no path goes on, or nothing is written."""
         states = range(len(self.walk.automaton.table))
         return tuple(
             np.array(
                 [
-                    [self._next(b, state, component.label) for component in block.components]
+                    [
+                        -1 if silent else self._next(b, state, component.label)
+                        for component, silent in zip(block.components, self._silent[b], strict=True)
+                    ]
                     for state in states
                 ],
                 dtype=np.int64,
             ).reshape(len(states), len(block.components))
             for b, block in enumerate(self.walk.graph.blocks)
         )
+
+    @cached_property
+    def _silent(self) -> list[list[bool]]:
+        """Per block, which components write nothing whatever they read."""
+        return [
+            [is_zero(component.operator) for component in block.components]
+            for block in self.walk.graph.blocks
+        ]
 
     def _next(self, b: int, state: int, label: str) -> int:
         after = self.walk.next_state(state, label)

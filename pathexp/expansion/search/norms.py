@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...algebra import for_each
 from ...graph import Array
 from .ellipsoids import largest
 from .entries import Entries
 from .layout import Heads, Layout
+from .rounding import DOUBLE, SINGLE, gamma, lengths, powers
 
 Lengths = Mapping[int, list[Array]]
 """By automaton state, per stack of heads the greatest length of a value: (C, n)."""
 
 
-SINGLE = 1e-4
-"""By how much norms found in single precision are raised."""
+@dataclass(frozen=True, eq=False)
+class Longest:
+    """How long prefixes can be in front of a block: at the values of heads, and on the stream per position (n,)."""
 
-_TINY = np.float32(1e-30)
+    values: Lengths
+    stream: Array
+
+
+_UP = 1 + 1e-9
+"""More than the rounding of the few additions of positive numbers that make a length."""
 
 
 def norms_fit(layout: Layout) -> bool:
@@ -29,98 +38,143 @@ def norms_fit(layout: Layout) -> bool:
     return layout.straight_over and not any(layout.singles)
 
 
-def value_lengths(layout: Layout, entries: Sequence[Entries]) -> Iterator[Lengths]:
+def value_lengths(layout: Layout, entries: Sequence[Entries]) -> Iterator[Longest]:
     """Yield, for every block, how long the values of prefixes that passed a component can be; last, their streams.
 
     Lengths grow by the operator norms of the links between heads, bounded by their Schatten 8-norm.
     """
     before: list[_Outputs] = []
     for b, stacks in enumerate(layout.heads):
-        lengths: dict[int, list[Array]] = {}
+        found: dict[int, list[Array]] = {}
         links = [_all_link_norms(heads, before) for heads in stacks]
         for state in sorted({state for outputs in before for state in outputs.lengths}):
-            lengths[state] = [
+            found[state] = [
                 _reached(heads, before, norms, state) for heads, norms in zip(stacks, links, strict=True)
             ]
-        yield lengths
-        before.extend(_outputs(layout, b, s, lengths, entries[b]) for s in range(len(stacks)))
+        stream = np.maximum(entries[b].longest, _on_stream(layout, before, None))
+        yield Longest(found, stream)
+        before.extend(_outputs(layout, b, s, found, entries[b], stream) for s in range(len(stacks)))
     states = sorted({state for outputs in before for state in outputs.lengths})
-    yield {state: [_on_stream(before, state)] for state in states}
+    at_sink = {state: [_on_stream(layout, before, state)[None]] for state in states}
+    yield Longest(at_sink, np.maximum(entries[-1].longest, _on_stream(layout, before, None)))
 
 
-def _on_stream(before: list[_Outputs], state: int) -> Array:
-    """How long what any head wrote can be, (1, n)."""
+def _on_stream(layout: Layout, before: list[_Outputs], state: int | None) -> Array:
+    """How long what any head wrote can be, (n,): in a state, or in any."""
     found = [
-        np.max(outputs.growth[:, None] * outputs.lengths[state], axis=0)
+        np.max(outputs.growth[:, None] * known + outputs.lost, axis=0)
         for outputs in before
-        if state in outputs.lengths
+        for after, known in outputs.lengths.items()
+        if state is None or after == state
     ]
-    return np.asarray(np.max(found, axis=0))[None]
+    return np.asarray(np.max(found, axis=0) if found else np.zeros(layout.size[0])) * _UP
 
 
 @dataclass(frozen=True, eq=False)
 class _Outputs:
-    """How long what heads have moved can be, by the state after them: (C, n); 0 where nothing leads there."""
+    """How long what heads have moved can be, by the state after them: (C, n); 0 where nothing leads there.
+
+    `lost` (C, n) is how far what they write can be off that.
+    """
 
     heads: Heads
+    lost: Array
     lengths: dict[int, Array] = field(default_factory=dict)
 
     @cached_property
     def growth(self) -> Array:
         """How much longer than a value what each head writes can be: a bound on the norms of its writer, (C,)."""
-        flat = np.ascontiguousarray(self.heads.write.transpose(0, 2, 1))
-        return np.asarray(np.sqrt(largest(flat @ flat.transpose(0, 2, 1))) * (1 + SINGLE))
+        scales = powers(self.heads.write, (1, 2))
+        flat = self.heads.write / scales
+        gram = flat.transpose(0, 2, 1) @ flat
+        square = largest(gram) + gamma(flat.shape[1]) * np.trace(gram, axis1=1, axis2=2)
+        return np.asarray(np.sqrt(square) * scales[:, 0, 0] * _UP)
 
 
 def _all_link_norms(late: Heads, before: list[_Outputs]) -> list[Array]:
     found = [np.zeros(0)] * len(before)
 
     def work(at: int) -> None:
-        found[at] = _link_norms(late, before[at].heads)
+        found[at] = link_norms(late, before[at].heads)
 
     for_each(work, len(before))
     return found
 
 
-def _link_norms(late: Heads, early: Heads) -> Array:
-    """A bound on the norm of every link read · write, (late, early)."""
+def link_norms(late: Heads, early: Heads) -> Array:
+    """A bound on the norm of every link read · write, (late, early).
+
+    In single precision, and where what that loses is much of what it finds (writer and reader cancel), in double.
+    """
+    found, share = _link_norms(late, early, np.float32)
+    return found if share <= CANCELED else np.minimum(found, _link_norms(late, early, np.float64)[0])
+
+
+CANCELED = 0.1
+"""From which share of a bound on, lost to single precision, links are made in double precision."""
+
+
+def _link_norms(late: Heads, early: Heads, precision: type) -> tuple[Array, float]:
+    """Bounds (late, early), and the largest share of one that stands for rounding."""
+    unit = SINGLE if precision is np.float32 else DOUBLE
+    scales = powers(early.write, (1, 2))
+    writers = (early.write / scales).transpose(1, 0, 2).reshape(early.write.shape[1], -1)
     c, r, d = late.read.shape
-    flat = late.read.reshape(-1, d).astype(np.float32) @ early.flat.astype(np.float32)
-    links = flat.reshape(c, r, -1, early.width).transpose(0, 2, 1, 3)
-    links = np.ascontiguousarray(links)
-    squares = links @ links.transpose(0, 1, 3, 2)
-    scale = np.trace(squares, axis1=-2, axis2=-1) + _TINY
+    flat = late.read.reshape(-1, d).astype(precision) @ np.ascontiguousarray(writers, dtype=precision)
+    links = np.ascontiguousarray(flat.reshape(c, r, -1, early.width).transpose(0, 2, 1, 3))
+    sizes = lengths((early.write / scales).reshape(len(early.write), -1))
+    lost = gamma(d + 4, unit) * late.stretch * np.sqrt(r) * sizes + r * d * _least(precision)
+    norms = _schatten(links, unit)
+    written = early.write.any(axis=(1, 2))
+    share = float(np.max((lost / (norms + lost))[:, written], initial=0.0))
+    return np.where(written, (norms + lost) * scales[:, 0, 0] * _UP, 0.0), share
+
+
+def _schatten(links: NDArray[Any], unit: float) -> Array:
+    """Upper bounds on the spectral norms of matrices (..., r, s) with entries of at most about one."""
+    r, least = links.shape[-2], _least(links.dtype.type)
+    squares = links @ links.swapaxes(-1, -2)
+    scale = np.trace(squares, axis1=-2, axis2=-1) * (1 + gamma(4 * r, unit)) + least
     squares /= scale[..., None, None]
     fourth = squares @ squares
-    eighth = np.einsum("...ab,...ab->...", fourth, fourth)
-    return np.asarray(np.sqrt(scale.astype(np.float64) * eighth.astype(np.float64) ** 0.25) * (1 + SINGLE))
+    eighth = np.einsum("...ab,...ab->...", fourth, fourth).astype(np.float64)
+    lost = gamma(r + links.shape[-1] + 4, unit)
+    largest = np.sqrt(np.sqrt(eighth) * (1 + gamma(r * r, unit)) + lost + r * np.sqrt(least)) + lost
+    return np.asarray(np.sqrt(scale.astype(np.float64) * largest + r * r * least))
+
+
+def _least(precision: type) -> float:
+    """More than what a product that underflows loses, flushed to zero or not."""
+    return 4 * float(np.finfo(precision).tiny)
 
 
 def _reached(heads: Heads, before: list[_Outputs], norms: list[Array], state: int) -> Array:
     found = np.zeros(heads.patterns.shape[:2])
     for outputs, links in zip(before, norms, strict=True):
         if state in outputs.lengths:
-            found = np.maximum(found, np.max(links[:, :, None] * outputs.lengths[state], axis=1))
-    return found
+            far = links[:, :, None] * outputs.lengths[state] + heads.stretch * outputs.lost
+            found = np.maximum(found, np.max(far, axis=1))
+    return found * _UP
 
 
-def _outputs(layout: Layout, b: int, s: int, lengths: Lengths, entries: Entries) -> _Outputs:
+def _outputs(layout: Layout, b: int, s: int, found: Lengths, entries: Entries, stream: Array) -> _Outputs:
     heads = layout.heads[b][s]
-    made = _Outputs(heads)
+    made = _Outputs(heads, heads.lost[:, None] * (heads.amounts @ stream) * _UP)
     values = np.stack([entries.readings[int(member)] for member in heads.members])
     outside = ~entries.listed.T[heads.members]
+    read = heads.amounts @ entries.misread(heads, stream)
     for state, steps in enumerate(layout.steps[b]):
         here = entries.states == state
         moved = np.einsum("cij,cejr->ceir", heads.patterns, values[:, here], optimize=True)
-        lengths_moved = np.linalg.norm(moved, axis=-1) * outside[:, here, None]
-        longest = lengths_moved.max(axis=1, initial=0.0)
-        if state in lengths:
-            by_sum = np.einsum("cij,cj->ci", np.abs(heads.patterns), lengths[state][s])
+        lengths_moved = lengths(moved) * outside[:, here, None]
+        longest = lengths_moved.max(axis=1, initial=0.0) + (read if here.any() else 0.0)
+        if state in found:
+            by_sum = np.einsum("cij,cj->ci", heads.amounts, found[state][s])
             longest = np.maximum(longest, by_sum)
         if not np.any(longest):
             continue
         for after in {int(a) for a in steps[heads.members] if a >= 0}:
             rows = (steps[heads.members] == after)[:, None]
             known = made.lengths.get(after, np.zeros_like(longest))
-            made.lengths[after] = np.maximum(known, np.where(rows, longest, 0.0))
+            made.lengths[after] = np.maximum(known, np.where(rows, longest, 0.0) * _UP)
     return made

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graph import Array
-
-ROOM = 1e-6
-"""The share by which every bound is raised, to leave room for rounding in the sets and in what is met with them."""
+from .rounding import SINGLE, finite, gamma, lengths
 
 States = frozenset[int]
 
-_UNIT = float(np.finfo(np.float32).eps)
+_LEAST = float(np.finfo(np.float32).tiny)
 _TINY = float(np.finfo(np.float64).tiny)
+_UP = 1 + 1e-9
+"""More than the rounding, in double precision, of the additions of positive numbers that make a bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Reach:
     """Bounds at one place: lengths (n,) of the longest prefix, and, if there are ellipsoids, factors (n, d, r).
 
     Factors are kept in single precision, as shares of `scales` (n,). What that loses is at most `lost` (n,) for a
-    covector of length one: the worst case of rounding an inner product of d numbers.
+    covector of length one: γ of the inner product of d numbers and of the sum of r squares, in single precision.
     """
 
     lengths: Array
@@ -33,20 +33,21 @@ class Reach:
     lost: Array | None = None
 
     @classmethod
-    def of(cls, factors: Array, lengths: Array | None = None) -> Reach:
-        """The reach of ellipsoids B Bᵀ, B of shape (n, d, r)."""
+    def of(cls, factors: Array, longest: Array | None = None, off: Array | float = 0.0) -> Reach:
+        """The reach of ellipsoids B Bᵀ, B of shape (n, d, r), each off by at most `off` (n,) in norm."""
+        n, d, r = factors.shape
         scales = np.maximum(np.abs(factors).max(axis=(1, 2)), _TINY)
         single = (factors / scales[:, None, None]).astype(np.float32)
-        sizes = np.sqrt(np.einsum("ndr,ndr->n", single, single, dtype=np.float64)) * scales * (1 + _UNIT)
-        lost = (factors.shape[-2] + 4) * _UNIT * sizes
-        return cls(sizes if lengths is None else lengths, single, scales, lost)
+        norms = np.sqrt(np.einsum("ndr,ndr->n", single, single, dtype=np.float64)) * (1 + gamma(8, SINGLE))
+        lost = (gamma(d + 6, SINGLE) + gamma(r + 6, SINGLE)) * norms + 8 * d * r * _LEAST
+        return cls(norms * scales + off if longest is None else longest, single, scales, lost * scales + off)
 
     def bound(self, fields: Array) -> Array:
-        """Bounds on |value| over all prefixes in the set, for covectors (m, n, d): (m,)."""
-        sizes = np.linalg.norm(fields, axis=-1)
+        """Upper bounds on |value| over all prefixes in the set, for covectors (m, n, d): (m,)."""
+        sizes = lengths(fields)
         if self.factors is None or self.scales is None or self.lost is None:
             return np.asarray(sizes @ self.lengths)
-        ones = (fields / np.maximum(sizes, _TINY)[..., None]).astype(np.float32)
+        ones = (fields / sizes[..., None]).astype(np.float32)
         met = ones.transpose(1, 0, 2) @ self.factors
         most = np.sqrt(np.einsum("nmr,nmr->mn", met, met)) * self.scales + self.lost
         return np.asarray(np.einsum("mn,mn->m", sizes, most))
@@ -57,14 +58,19 @@ class Bounds:
     """How far prefixes reach that passed a component and are no entries, per automaton state.
 
     `blocks` by block and component: at a head's values, at what another component writes, and at the sink;
-    `streams` by block: on the stream in front of it, where that is known.
+    `streams` by block: on the stream in front of it, where that is known; `longest` by block, and at the sink: how
+    long any prefix can be on the stream in front of it, entries included, (n,).
     """
 
     blocks: tuple[Mapping[int, Mapping[int, Reach]], ...]
+    longest: tuple[Array, ...]
     streams: tuple[Mapping[int, Reach], ...] = ()
 
-    def bound(self, b: int, component: int, states: States, fields: Array) -> Array:
-        """Bounds on any longer path through a component: covectors (m, n, r) at its values or outputs: (m,)."""
+    def bound(self, b: int, component: int, states: States, fields: Array) -> Array | None:
+        """Bounds on any longer path through a component: covectors (m, n, r) at its values or outputs: (m,).
+
+        None if there is no such path.
+        """
         return _most(self.blocks[b].get(component, {}), states, fields)
 
     def below(self, b: int, states: States, fields: Array) -> Array | None:
@@ -75,9 +81,9 @@ class Bounds:
         """The greatest length of a prefix at a head's values, per position."""
         known = self.blocks[b].get(component, {})
         found = [known[state].lengths for state in sorted(states) if state in known]
-        return np.max(found, axis=0) * (1 + ROOM) if found else np.zeros(n)
+        return np.asarray(np.max(found, axis=0)) if found else np.zeros(n)
 
 
-def _most(known: Mapping[int, Reach], states: States, fields: Array) -> Array:
+def _most(known: Mapping[int, Reach], states: States, fields: Array) -> Array | None:
     found = [known[state].bound(fields) for state in sorted(states) if state in known]
-    return np.max(found, axis=0) * (1 + ROOM) if found else np.zeros(len(fields))
+    return finite(np.max(found, axis=0) * _UP) if found else None

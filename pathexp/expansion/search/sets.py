@@ -14,10 +14,12 @@ import numpy as np
 
 from ...algebra import for_each
 from ...graph import Array, Operator
-from .ellipsoids import carried, factor, factors, summed, times_triangle, united, with_points
+from .ellipsoids import carried, factor, factors, padded, summed, times_triangle, united, with_points
 from .entries import Entries
 from .layout import Heads, Layout
+from .rounding import gamma, lengths
 from .single import Single
+from .sizes import frobenius, lost, spread
 
 Sets = Mapping[int, Array]
 """By automaton state, ellipsoids P of shape (position, d, d)."""
@@ -38,18 +40,24 @@ class Reached:
         return {state: factors(shape) for state, shape in self.sets.items()}
 
     @cached_property
+    def longest(self) -> Array:
+        """How long any prefix can be on the stream here, per position, entries included: (n,)."""
+        found = [around(triangle) for triangle in self.factors.values()]
+        return np.asarray(np.max([self.entries.longest, *found], axis=0))
+
+    @cached_property
     def at_values(self) -> tuple[Mapping[int, Array], ...]:
-        """Per stack of heads and by state, the sets as the heads' values: (C, n, r, r)."""
+        """Per stack of heads and by state, the sets as the heads' values, rounding included: (C, n, r, r)."""
         return tuple(
             {state: _at_values(heads, triangle) for state, triangle in self.factors.items()}
             for heads in self.layout.heads[self.b]
         )
 
     @cached_property
-    def images(self) -> Mapping[tuple[int, int], Array]:
-        """By component that is no head and by state, what it makes of the sets: factors (n, d, r)."""
+    def images(self) -> Mapping[tuple[int, int], Image]:
+        """By component that is no head and by state, what it makes of the sets: factors (n, d, r), each `off` by at most."""
         return {
-            (single.index, state): _image(single, triangle)
+            (single.index, state): Image.of(single, triangle)
             for single in self.layout.singles[self.b]
             for state, triangle in self.factors.items()
             if self.layout.steps[self.b][state, single.index] >= 0
@@ -57,7 +65,7 @@ class Reached:
 
     def after(self) -> Sets:
         """The sets behind the block: what went past it, and what its components make of all that reaches it."""
-        parts: dict[int, list[Array]] = {}
+        parts: dict[int, list[Image]] = {}
         for state in range(len(self.layout.steps[self.b])):
             for after, part in self._outputs(state):
                 parts.setdefault(after, []).append(part)
@@ -66,17 +74,19 @@ class Reached:
             state: self._joined(skip, state, parts.get(state, [])) for state in sorted({*self.sets, *parts})
         }
 
-    def _joined(self, skip: Operator, state: int, parts: list[Array]) -> Array:
+    def _joined(self, skip: Operator, state: int, images: list[Image]) -> Array:
         n, d = self.layout.size
+        parts, off = [image.factors for image in images], [image.off for image in images]
         if state not in self.sets:
-            return united(np.zeros((n, d, d)), parts)
+            return united(np.zeros((n, d, d)), parts, off=off)
         if not skip:
-            return united(self.sets[state], parts, self.factors[state])
+            return united(self.sets[state], parts, self.factors[state], off)
         moved = carried(skip, self.factors[state])
-        return united(moved @ moved.transpose(0, 2, 1), parts)
+        lost_here = lost(skip, around(self.factors[state]))
+        return united(padded(moved @ moved.transpose(0, 2, 1), lost_here, d), parts, off=off)
 
-    def _outputs(self, state: int) -> Iterator[tuple[int, Array]]:
-        """What every component makes of what is there in a state: (next state, factor B (n, d, r))."""
+    def _outputs(self, state: int) -> Iterator[tuple[int, Image]]:
+        """What every component makes of what is there in a state, and the next state."""
         here, steps = self.entries.states == state, self.layout.steps[self.b][state]
         if not np.any(here) and state not in self.sets:
             return
@@ -84,17 +94,26 @@ class Reached:
             if np.any(steps[heads.members] >= 0):
                 known = self.at_values[s].get(state)
                 points = np.stack([self._unlisted(here, int(member)) for member in heads.members])
-                values = _head_outputs(heads, known, points)
+                misread = heads.amounts @ self.entries.misread(heads, self.entries.longest)
+                values = _head_outputs(heads, known, points, misread)
                 for row, member in enumerate(heads.members):
                     if steps[member] >= 0 and values is not None:
-                        yield int(steps[member]), heads.write[row] @ values[row]
+                        yield int(steps[member]), self._written(heads, row, values[row])
         for single in self.layout.singles[self.b]:
             if (after := int(steps[single.index])) >= 0:
                 if (single.index, state) in self.images:
                     yield after, self.images[single.index, state]
+                operator = single.operator
+                off = lost(operator, self.entries.longest) + spread(operator, self.entries.lost)
                 for point in self._unlisted(here, single.index):
                     if point.any():
-                        yield after, point[:, :, None]
+                        yield after, Image(point[:, :, None], off)
+
+    def _written(self, heads: Heads, row: int, values: Array) -> Image:
+        """What a head writes of values B (n, r, r)."""
+        write, width = heads.write[row], heads.width
+        rounding = 2 * gamma(width) * frobenius(write) * around(values)
+        return Image(write @ values, rounding + heads.lost[row] * (heads.amounts[row] @ self.longest))
 
     def _unlisted(self, here: Array, component: int) -> Array:
         """What a component reads (a head) or makes (another) of the entries in a state; 0 where that is an entry."""
@@ -116,6 +135,24 @@ def reachable_sets(layout: Layout, entries: Sequence[Entries]) -> Iterator[Reach
             sets = reached.after()
 
 
+@dataclass(frozen=True, eq=False)
+class Image:
+    """Factors B (n, d, r) of what something makes of a set, and how far each may be from exact, `off` (n,), in norm."""
+
+    factors: Array
+    off: Array
+
+    @classmethod
+    def of(cls, single: Single, triangles: Array) -> Image:
+        """What a component that is no head makes of sets L Lᵀ."""
+        return cls(_image(single, triangles), lost(single.operator, around(triangles)))
+
+
+def around(factors: Array) -> Array:
+    """Bounds on the Frobenius norms of factors (..., d, r), none above which a set reaches."""
+    return lengths(factors.reshape(*factors.shape[:-2], -1))
+
+
 def _at_values(heads: Heads, triangles: Array) -> Array:
     count, r, d = heads.read.shape
     found = np.empty((count, len(triangles), r, r))
@@ -125,7 +162,8 @@ def _at_values(heads: Heads, triangles: Array) -> Array:
         found[:, at] = half @ half.transpose(0, 2, 1)
 
     for_each(work, len(triangles))
-    return found
+    off = 2 * gamma(d) * r**0.5 * heads.stretch * around(triangles)
+    return padded(found, off, d)
 
 
 def _image(single: Single, triangles: Array) -> Array:
@@ -140,8 +178,8 @@ def _image(single: Single, triangles: Array) -> Array:
     return found
 
 
-def _head_outputs(heads: Heads, known: Array | None, points: Array) -> Array | None:
-    """What each head has moved, as factors in value space (C, n, r, r); listed prefixes move exactly."""
+def _head_outputs(heads: Heads, known: Array | None, points: Array, misread: Array) -> Array | None:
+    """What each head has moved, as factors in value space (C, n, r, r); points may be off by `misread` (C, n)."""
     count, n, r = len(heads.members), len(heads.patterns[0]), heads.width
     points = points[:, points.any(axis=(0, 2, 3))]
     if known is None and not points.size:
@@ -151,4 +189,4 @@ def _head_outputs(heads: Heads, known: Array | None, points: Array) -> Array | N
         metric = heads.write.transpose(0, 2, 1) @ heads.write
         shape = summed(known, heads.patterns, metric)
     moved = np.einsum("cij,cejr->ecir", heads.patterns, points, optimize=True)
-    return factor(with_points(shape, moved))
+    return factor(padded(with_points(shape, moved), misread if len(moved) else 0.0, r))

@@ -2,14 +2,18 @@
 
 A suffix is the end of a path; its state is the target pulled back to the values of its first component, (n, r).
 Block by block, every suffix kept so far is continued into every component of the block; of each continuation
-the values of the paths that start there are exact and only longer ones are bounded.
+the values of the paths that start there are known and only longer ones are bounded.
+
+Every step rounds. What a step loses of a covector acts on the prefixes that arrive there, none of which is longer than
+`Bounds.longest`: the sum over an ending's steps, its `slack`, is how far any value that is read off it can be off
+(`Losses`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +22,11 @@ from ...graph import Array, Indices, pull
 from .budget import Budget
 from .entries import SINK
 from .found import Best
+from .goal import Goal
 from .layout import Heads
+from .losses import ABSOLUTE, Losses
 from .reach import Bounds, States
+from .rounding import lengths
 from .single import Single
 from .tables import Tables
 
@@ -32,7 +39,7 @@ Seat = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Suffixes that begin with one component, or the sink alone: covectors (m, n, r), numbers, bounds (m,).
+    """Suffixes that begin with one component, or the sink alone: covectors (m, n, r), numbers, bounds, slacks (m,).
 
     With a seat the covectors are at the values of that head, else on the stream.
     """
@@ -40,6 +47,7 @@ class Group:
     fields: Array
     numbers: Indices
     bounds: Array
+    slack: Array
     states: States
     seat: Seat | None = None
 
@@ -50,7 +58,7 @@ class Piece:
 
     fields: Array
     parents: Indices
-    bounds: Array
+    slack: Array
 
 
 @dataclass(eq=False)
@@ -70,13 +78,16 @@ class Sweep:
     done: bool = False
     stopped: bool = False
 
-    def run(self, target: Array) -> None:
-        """Sweep from a covector field (n, d) on the final stream to the first block, or until the budget is spent."""
+    def run(self, goal: Goal) -> None:
+        """Sweep from a target on the final stream to the first block, or until the budget is spent."""
         depth = len(self.tables.layout.skips)
         states = self.tables.layout.final
-        fields, root = target[None], np.zeros(1, dtype=np.int64)
-        self._direct(depth, SINK, "", states, fields, root)
-        self.open = [Group(fields, root, self.bounds.bound(depth, SINK, states, fields), states)]
+        fields, root = goal.field[None], np.zeros(1, dtype=np.int64)
+        slack = np.full(1, self.losses.at_start(goal.sizes))
+        self._direct(depth, SINK, "", states, fields, root, slack)
+        bounds = self.bounds.bound(depth, SINK, states, fields)
+        if bounds is not None:
+            self.open = [Group(fields, root, bounds + slack, slack, states)]
         for b in reversed(range(depth)):
             if not self._block(b):
                 break
@@ -128,7 +139,7 @@ class Sweep:
     def _lowered(self, b: int, group: Group) -> Group:
         """Suffixes that were carried over a block with the bounds that hold in front of it, where those are known."""
         below = self.bounds.below(b, group.states, group.fields) if group.seat is None else None
-        return group if below is None else replace(group, bounds=np.minimum(group.bounds, below))
+        return group if below is None else replace(group, bounds=np.fmin(group.bounds, below + group.slack))
 
     def _through(self, b: int, single: Single, group: Group) -> list[Group]:
         """Continue a group into a component that is no head: valued and bounded before anything is pulled back."""
@@ -136,15 +147,24 @@ class Sweep:
         if not states or not len(group.numbers):
             return []
         label = self.tables.layout.walk.graph.blocks[b].components[single.index].label
-        self._direct(b, single.index, label, states, group.fields, group.numbers)
+        self._direct(b, single.index, label, states, group.fields, group.numbers, group.slack)
         bounds = self.bounds.bound(b, single.index, states, group.fields)
-        kept = (bounds >= self.best.threshold) & (bounds > 0)
-        self.best.set_aside(bounds[~kept])
+        if bounds is None:
+            return []
+        slack = group.slack + lengths(group.fields) @ self.losses.through(b, single.index) + ABSOLUTE
+        bounds = bounds + slack
+        kept = self._kept_of(bounds)
         if not kept.any():
             return []
         numbers = self.best.suffixes.add(label, group.numbers[kept])
         self.held += int(kept.sum()) * group.fields[0].nbytes
-        return [Group(single.pull(group.fields[kept]), numbers, bounds[kept], states)]
+        return [Group(single.pull(group.fields[kept]), numbers, bounds[kept], slack[kept], states)]
+
+    def _kept_of(self, bounds: Array) -> NDArray[np.bool_]:
+        """Which endings may still reach the threshold; the others are set aside."""
+        kept = ~(bounds < self.best.threshold)
+        self.best.set_aside(bounds[~kept])
+        return np.asarray(kept)
 
     def _pieces(self, b: int) -> Iterator[tuple[int, States, list[Piece]]]:
         """What passes the sieve of all open suffixes' continuations into heads, unless that alone is too much."""
@@ -169,42 +189,57 @@ class Sweep:
             befores = [layout.before(b, int(member), group.states) for member in heads.members]
             if not any(befores):
                 continue
-            reach = np.stack([self._sieve(b, int(c), q) for c, q in zip(heads.members, befores, strict=True)])
+            reach = np.stack(
+                [self._sieve(b, s, int(c), q) for c, q in zip(heads.members, befores, strict=True)]
+            )
+            loses = self.losses.into_heads(b, s)
             step = max(1, CHUNK // (layout.size[0] * heads.flat.shape[1]))
             for at in range(0, len(group.numbers), step):
                 part = slice(at, at + step)
                 fields = heads.moved(self._at_results(b, s, heads, group, part))
-                sizes = np.sqrt(np.einsum("cmnr,cmnr->cmn", fields, fields))
-                most = np.einsum("cmn,cn->cm", sizes, reach)
-                yield from self._sifted(fields, most, group.numbers[part], heads.members, befores, threshold)
+                slack = group.slack[part] + loses @ self._lengths(group, part).T + ABSOLUTE
+                most = np.einsum("cmn,cn->cm", lengths(fields), reach) + slack
+                yield from self._sifted(
+                    fields, most, slack, group.numbers[part], heads.members, befores, threshold
+                )
 
     def _sifted(
         self,
         fields: Array,
         most: Array,
+        slack: Array,
         numbers: Indices,
         members: Indices,
         befores: list[States],
         threshold: float,
     ) -> Iterator[tuple[int, States, Piece]]:
-        passed = most >= threshold
+        passed = ~(most < threshold)
         for row, (member, states) in enumerate(zip(members, befores, strict=True)):
             if not states:
                 continue
             chosen = np.flatnonzero(passed[row])
             self.best.set_aside(most[row][~passed[row]])
             if len(chosen):
-                yield int(member), states, Piece(fields[row, chosen], numbers[chosen], most[row, chosen])
+                yield int(member), states, Piece(fields[row, chosen], numbers[chosen], slack[row, chosen])
 
-    def _sieve(self, b: int, component: int, states: States) -> Array:
+    def _lengths(self, group: Group, part: slice) -> Array:
+        """How long a group's covectors are on the stream, (m, n)."""
+        stretch = 1.0 if group.seat is None else self._heads(group.seat).stretch
+        return lengths(group.fields[part]) * stretch
+
+    def _heads(self, seat: Seat) -> Heads:
+        b, s, _ = seat
+        return self.tables.layout.heads[b][s]
+
+    def _sieve(self, b: int, s: int, component: int, states: States) -> Array:
         """How far anything that may precede a component reaches there, per position."""
         n = self.tables.layout.size[0]
         key = (b, component, states)
         if key not in self._sieves:
             entries = self._entries(b, component, states)
             read = self.tables.entries[b].readings[component][entries]
-            direct = np.linalg.norm(read, axis=-1).max(axis=0, initial=0.0) * (1 + 1e-6)
-            self._sieves[key] = np.maximum(direct, self.bounds.lengths(b, component, states, n))
+            direct = lengths(read).max(axis=0, initial=0.0) + self.losses.direct(b, s)
+            self._sieves[key] = np.maximum(direct, self.bounds.lengths(b, component, states, n)) * _UP
         return self._sieves[key]
 
     _sieves: dict[tuple[int, int, States], Array] = field(default_factory=dict)
@@ -229,9 +264,7 @@ class Sweep:
         """What may still matter: big groups as they are, small ones of equal states as one group on the stream."""
         kept, small = [], dict[States, list[Group]]()
         for group in groups:
-            live = group.bounds >= self.best.threshold
-            self.best.set_aside(group.bounds[~live])
-            group = _only(group, live)
+            group = _only(group, self._kept_of(group.bounds))
             m, n, r = group.fields.shape
             if group.seat is None or m * n < r:
                 small.setdefault(group.states, []).append(group)
@@ -240,45 +273,62 @@ class Sweep:
         return kept + [self._one(states, some) for states, some in small.items()]
 
     def _one(self, states: States, groups: list[Group]) -> Group:
-        fields = np.concatenate([self._on_stream(group) for group in groups])
-        numbers = np.concatenate([group.numbers for group in groups])
-        return Group(fields, numbers, np.concatenate([group.bounds for group in groups]), states)
+        moved = [self._moved_to_stream(group) for group in groups]
+        joined = (
+            np.concatenate([getattr(group, name) for group in moved])
+            for name in ("fields", "numbers", "bounds", "slack")
+        )
+        return Group(*joined, states)
 
     @staticmethod
     def _from(seat: Seat) -> tuple[int, int, int]:
         b, s, row = seat
         return b, row, s
 
-    def _on_stream(self, group: Group) -> Array:
+    def _moved_to_stream(self, group: Group) -> Group:
+        """A group with its covectors on the stream."""
         if group.seat is None:
-            return group.fields
+            return group
         b, s, row = group.seat
-        return np.asarray(group.fields @ self.tables.layout.heads[b][s].read[row])
+        fields = group.fields @ self._heads(group.seat).read[row]
+        more = lengths(group.fields) @ self.losses.to_stream(b, s) + ABSOLUTE
+        return replace(group, fields=fields, slack=group.slack + more, bounds=group.bounds + more, seat=None)
 
     def _direct(
-        self, b: int, component: int, label: str, states: States, fields: Array, parents: Indices
+        self,
+        b: int,
+        component: int,
+        label: str,
+        states: States,
+        fields: Array,
+        parents: Indices,
+        slack: Array,
     ) -> None:
-        """The values of all paths that start right before a component: exact."""
+        """The values of all paths that start right before a component, and how far they may be off."""
         entries = self._entries(b, component, states)
         if len(entries):
             read = self.tables.entries[b].readings[component][entries]
             values = fields.reshape(len(fields), -1) @ read.reshape(len(entries), -1).T
-            self.best.offer(label, values, parents, entries)
+            errors = slack + lengths(fields) @ self.losses.read(b, component) + ABSOLUTE
+            self.best.offer(label, values, errors, parents, entries)
 
     def _kept(self, b: int, component: int, states: States, pieces: list[Piece]) -> list[Group]:
         """Value what passed the sieve, and keep what longer paths may still reach the threshold through."""
         label = self.tables.layout.walk.graph.blocks[b].components[component].label
         fields = np.concatenate([piece.fields for piece in pieces])
         parents = np.concatenate([piece.parents for piece in pieces])
-        self._direct(b, component, label, states, fields, parents)
+        slack = np.concatenate([piece.slack for piece in pieces])
+        self._direct(b, component, label, states, fields, parents, slack)
         bounds = self.bounds.bound(b, component, states, fields)
-        kept = (bounds >= self.best.threshold) & (bounds > 0)
-        self.best.set_aside(bounds[~kept])
+        if bounds is None:
+            return []
+        bounds = bounds + slack
+        kept = self._kept_of(bounds)
         if not kept.any():
             return []
         numbers = self.best.suffixes.add(label, parents[kept])
         self.held += int(kept.sum()) * fields[0].nbytes
-        return [Group(fields[kept], numbers, bounds[kept], states, self._seat(b, component))]
+        return [Group(fields[kept], numbers, bounds[kept], slack[kept], states, self._seat(b, component))]
 
     def _seat(self, b: int, component: int) -> Seat | None:
         for s, heads in enumerate(self.tables.layout.heads[b]):
@@ -300,13 +350,32 @@ class Sweep:
         """Pull what is open back over the block's skip edge, where that is no identity."""
         skip = self.tables.layout.skips[b]
         if skip:
-            self.open = [
-                replace(group, fields=pull(skip, self._on_stream(group)), seat=None) for group in self.open
-            ]
+            self.open = [self._over(b, self._moved_to_stream(group)) for group in self.open]
+
+    def _over(self, b: int, group: Group) -> Group:
+        """Covectors on the stream behind a block, pulled back over its skip edge."""
+        more = lengths(group.fields) @ self.losses.over(b) + ABSOLUTE
+        fields = pull(self.tables.layout.skips[b], group.fields)
+        return replace(group, fields=fields, slack=group.slack + more, bounds=group.bounds + more)
+
+    @cached_property
+    def losses(self) -> Losses:
+        """How much every step loses at most."""
+        return Losses(self.tables.layout, self.tables.entries, self.bounds.longest)
+
+
+_UP = 1 + 1e-9
+"""More than the rounding of the few additions of positive numbers that make a bound."""
 
 
 def _only(group: Group, kept: NDArray[np.bool_]) -> Group:
     """Some of a group's suffixes."""
     if kept.all():
         return group
-    return replace(group, fields=group.fields[kept], numbers=group.numbers[kept], bounds=group.bounds[kept])
+    return replace(
+        group,
+        fields=group.fields[kept],
+        numbers=group.numbers[kept],
+        bounds=group.bounds[kept],
+        slack=group.slack[kept],
+    )

@@ -52,16 +52,17 @@ class Tables:
         """Bounds from norms, for graphs of heads alone."""
         if not norms_fit(self.layout):
             return None
-        *by_block, at_sink = value_lengths(self.layout, self.entries)
+        known = list(value_lengths(self.layout, self.entries))
         blocks = [
             {
-                int(member): {state: Reach(lengths[state][s][row]) for state in lengths}
+                int(member): {state: Reach(far[s][row]) for state, far in longest.values.items()}
                 for s, heads in enumerate(self.layout.heads[b])
                 for row, member in enumerate(heads.members)
             }
-            for b, lengths in enumerate(by_block)
+            for b, longest in enumerate(known[:-1])
         ]
-        return Bounds((*blocks, {SINK: {state: Reach(lengths[0][0]) for state, lengths in at_sink.items()}}))
+        at_sink = {state: Reach(far[0][0]) for state, far in known[-1].values.items()}
+        return Bounds((*blocks, {SINK: at_sink}), tuple(longest.stream for longest in known))
 
     @cached_property
     def _made(self) -> list[Bounds]:
@@ -73,16 +74,26 @@ class Tables:
         return bool(self._made)
 
     def set_bounds(self, stop: Callable[[int], bool]) -> Bounds | None:
-        """Bounds from reachable sets, made once; None if `stop` says so at a block before they are done."""
-        if not self._made:
-            blocks, streams = [], []
+        """Bounds from reachable sets, made once; None if `stop` says so at a block before they are done.
+
+        None as well where squares of the graph's numbers leave the range of floating point.
+        """
+        if not self._made and (found := self._bounds(stop)):
+            self._made.append(found)
+        return self._made[0] if self._made else None
+
+    def _bounds(self, stop: Callable[[int], bool]) -> Bounds | None:
+        blocks, streams, longest = [], [], []
+        try:
             for reached in reachable_sets(self.layout, self.entries):
                 blocks.append(_by_component(_reaches(reached)))
                 streams.append(_on_stream(reached))
+                longest.append(reached.longest)
                 if stop(reached.b):
                     return None
-            self._made.append(Bounds(tuple(blocks), tuple(streams)))
-        return self._made[0]
+        except np.linalg.LinAlgError:  # numbers left the range of floating point: no bounds
+            return None
+        return Bounds(tuple(blocks), tuple(longest), tuple(streams))
 
 
 def _by_component(reaches: Iterator[tuple[int, int, Reach]]) -> Mapping[int, Mapping[int, Reach]]:
@@ -102,7 +113,8 @@ def _reaches(reached: Reached) -> Iterator[tuple[int, int, Reach]]:
             lengths, factors = np.sqrt(largest(shapes)), factor(shapes)
             for row, member in enumerate(heads.members):
                 yield int(member), state, Reach.of(factors[row], lengths[row])
-    yield from ((component, state, Reach.of(image)) for (component, state), image in reached.images.items())
+    for (component, state), image in reached.images.items():
+        yield component, state, Reach.of(image.factors, off=image.off)
 
 
 def _on_stream(reached: Reached) -> Mapping[int, Reach]:

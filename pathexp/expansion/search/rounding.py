@@ -1,0 +1,57 @@
+"""How far floating point may be from exact: a-priori bounds, and lengths and scales that no range breaks.
+
+An inner product of n numbers in a precision of unit roundoff u is off by at most γ_n Σ|x||y|, γ_n = n u / (1 − n u),
+whatever the order of its additions (Higham 2002, "Accuracy and Stability of Numerical Algorithms", §3.1). What
+underflows is off by an absolute amount instead, which `FLOOR` covers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...graph import Array
+
+SINGLE = float(np.finfo(np.float32).eps) / 2
+"""The unit roundoff of single precision."""
+
+DOUBLE = float(np.finfo(np.float64).eps) / 2
+"""The unit roundoff of double precision."""
+
+FLOOR = 1e-150
+"""More than the length of what is lost where squares of fewer than 10⁷ numbers underflow."""
+
+
+def gamma(terms: int, unit: float = DOUBLE) -> float:
+    """Return γ_n for n operations, a little larger; infinite where it says nothing.
+
+    >>> gamma(1) > 2.0**-53, gamma(2**40, 2.0**-24)
+    (True, inf)
+    """
+    product = (terms + 2) * unit
+    return product / (1 - product) if product < 0.5 else float("inf")
+
+
+def lengths(vectors: Array) -> Array:
+    """Return upper bounds on Euclidean lengths along the last axis; infinite where a square overflows.
+
+    >>> bool(lengths(np.array([3e-200, 4e-200])) > 5e-200), bool(np.isnan(lengths(np.array([np.inf, np.nan]))))
+    (True, False)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.sqrt(np.einsum("...r,...r->...", vectors, vectors))
+    return finite(found * (1 + gamma(vectors.shape[-1])) + FLOOR)
+
+
+def finite(bounds: Array) -> Array:
+    """Return bounds, infinite where they are no number: what is not known bounds nothing."""
+    return np.asarray(np.where(np.isnan(bounds), np.inf, bounds))
+
+
+def powers(arrays: Array, axes: tuple[int, ...]) -> Array:
+    """Return the power of two just above the largest entry along some axes, kept as ones; 1 where all are zero.
+
+    Division by it rounds nothing but what underflows.
+    """
+    largest = np.max(np.abs(arrays), axis=axes, keepdims=True, initial=0.0)
+    exponents = np.frexp(largest)[1]
+    return np.asarray(np.where(largest > 0, np.ldexp(1.0, np.minimum(exponents, 1023)), 1.0))

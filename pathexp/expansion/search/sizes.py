@@ -1,0 +1,146 @@
+"""Worst-case sizes of operators: how long |W||x| can be, whatever cancels, and so how far W x may be off.
+
+A product of factors is computed with an error of at most γ_N |W_1|…|W_m||x| in whatever order its factors are
+multiplied, N the sum of the lengths of their inner products (Higham 2002, §3.5). Norms of the factors bound that.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
+from ...graph import Array, Gate, One, Operator, Start, Step, Values
+from .rounding import finite, gamma, lengths
+
+_UP = 1 + 1e-9
+"""More than the rounding of the few additions of positive numbers that make a size."""
+
+
+def size(map: LinearMap) -> float:
+    """Return a bound on the spectral norm of the entries' absolute values, at most the factors' Frobenius norms."""
+    match map:
+        case Identity():
+            return 1.0
+        case Zero():
+            return 0.0
+        case Diagonal(values=values):
+            return float(np.max(np.abs(values), initial=0.0))
+        case Scaled(factor=factor, map=inner):
+            return _product([abs(factor), size(inner)])
+        case Chain(factors=factors):
+            return _product([size(factor) for factor in factors])
+        case Sum(terms=terms):
+            return _UP * sum(size(term) for term in terms)
+        case Kron(left=left, right=right):
+            return _product([size(left), size(right)])
+    return frobenius(map.array if isinstance(map, Dense) else map.dense())
+
+
+def frobenius(array: Array) -> float:
+    """Return an upper bound on the Frobenius norm, 0 for zeros alone; nothing over- or underflows."""
+    with np.errstate(over="ignore", under="ignore"):
+        square = float(np.vdot(array, array))
+    if 1e-200 < square < 1e200:
+        return float(np.sqrt(square)) * _UP
+    largest = float(np.max(np.abs(array), initial=0.0))
+    if not 0 < largest < np.inf:
+        return 0.0 if largest == 0 else float("inf")
+    return _product([largest, float(np.linalg.norm((array / largest).reshape(-1)))])
+
+
+def _product(sizes: list[float]) -> float:
+    """A product of sizes: 0 only if one of them is."""
+    if 0.0 in sizes:
+        return 0.0
+    with np.errstate(over="ignore", under="ignore"):
+        return max(prod(sizes) * _UP, _TINY)
+
+
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def additions(operator: Operator) -> int:
+    """Return how many roundings one number meets on its way through an operator, at most."""
+    words = [part.position + part.feature for part in operator if isinstance(part, Step)]
+    maps = [factor.numbers() for word in words for factor in word]
+    return len(operator) + sum(max(map.shape) + _inside(map) for map in maps)
+
+
+def _inside(map: LinearMap) -> int:
+    match map:
+        case Scaled(map=inner):
+            return 1 + _inside(inner)
+        case Chain(factors=factors):
+            return sum(max(factor.shape) + _inside(factor) for factor in factors)
+        case Sum(terms=terms):
+            return len(terms) + sum(max(term.shape) + _inside(term) for term in terms)
+        case Kron(left=left, right=right):
+            return sum(max(part.shape) + _inside(part) for part in (left, right))
+    return 2
+
+
+def spread(operator: Operator, far: Array) -> Array:
+    """Return how long what an operator makes of vectors can be, were all its numbers positive.
+
+    far (..., n) bound the vectors at the positions it reads, the result those at the positions it writes.
+    """
+    for part in reversed(operator):
+        match part:
+            case Gate():
+                far = np.max(np.abs(part.numbers()), axis=-1, initial=0.0) * far
+            case Step():
+                far = _product([1.0, *(size(factor.numbers()) for factor in part.feature)]) * far
+                for factor in reversed(part.position):
+                    far = far @ np.abs(factor.numbers().dense()).T
+    return finite(far * _UP)
+
+
+def is_zero(operator: Operator) -> bool:
+    """Return whether an operator writes nothing, because all numbers of one of its factors are zero."""
+    return any(
+        not np.any(part.numbers())
+        if isinstance(part, Gate)
+        else any(_nothing(factor.numbers()) for factor in part.position + part.feature)
+        for part in operator
+    )
+
+
+def _nothing(map: LinearMap) -> bool:
+    """Whether all numbers of a map are zero."""
+    return not np.any(map.array) if isinstance(map, Dense) else size(map) == 0.0
+
+
+def starting_lost(start: Start, operator: Operator, positions: int) -> Array:
+    """Return how far what a source makes of its start is from exact, (positions,); nothing where it only gathers."""
+    match start:
+        case One():
+            return _broadcast(lost(operator, np.ones(1)), positions)
+        case Values(array=array) if array is not None:
+            return _broadcast(lost(operator, lengths(array)), positions)
+    return (
+        np.zeros(positions)
+        if _gathers(operator)
+        else _broadcast(lost(operator, np.ones(positions)), positions)
+    )
+
+
+def _gathers(operator: Operator) -> bool:
+    """Whether an operator is one array, of which a one-hot source takes columns."""
+    match operator:
+        case (Step(position=(), feature=(factor,)),):
+            return isinstance(factor.numbers(), Dense)
+    return operator == ()
+
+
+def _broadcast(bounds: Array, positions: int) -> Array:
+    return np.broadcast_to(bounds, (positions,)).copy()
+
+
+def lost(operator: Operator, far: Array) -> Array:
+    """Return how far what is computed of an operator on vectors (..., n) long is from exact, per position.
+
+    Twice the a-priori bound, for the factors that other code multiplied beforehand.
+    """
+    return finite(2 * gamma(additions(operator)) * spread(operator, far))
