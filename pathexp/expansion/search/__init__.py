@@ -4,8 +4,8 @@ from .budget import MEMORY, Budget
 from .certified import Found, search
 from .entries import Entries, all_entries
 from .found import Valued, by_size
-from .interrupts import interrupts
 from .goal import Goal, constant_lost
+from .interrupts import interrupts
 from .layout import Layout
 from .sets import Reached, reachable_sets
 from .tables import Tables, tables
@@ -16,12 +16,12 @@ __all__ = [
     "Entries",
     "Found",
     "Goal",
-    "Valued",
-    "by_size",
     "Layout",
     "Reached",
     "Tables",
+    "Valued",
     "all_entries",
+    "by_size",
     "constant_lost",
     "interrupts",
     "reachable_sets",

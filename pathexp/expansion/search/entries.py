@@ -47,7 +47,7 @@ class Entries:
 
     def misread(self, heads: Heads, longest: Array) -> Array:
         """How far what heads read of vectors (n,) long, and move, is from exact, before patterns: (n,)."""
-        (count, width, d), n = heads.read.shape, len(longest)
+        (_, width, d), n = heads.read.shape, len(longest)
         rounding = gamma(d) * width**0.5 + gamma(n)
         return np.asarray(heads.stretch * (self.lost + 2 * rounding * longest))
 
@@ -175,7 +175,7 @@ def _made(
 ) -> Iterator[_Front]:
     """The outputs of a block that are entries behind it."""
     for heads in layout.heads[b]:
-        for row, member in enumerate(heads.members):
+        for member in heads.members:
             chosen = np.flatnonzero(listed[:, member])
             if len(chosen):
                 operator = layout.walk.graph.blocks[b].components[member].operator

@@ -115,8 +115,8 @@ class Best:
         self.missed = max(self.missed, float(np.max((sizes + errors)[left], initial=0.0)))
         if len(kept) == self.k:
             self.threshold = max(self.floor, self.threshold, float(np.min((sizes - errors)[kept])))
-        values, errors, parents, entries, labels = (part[kept] for part in offers)
-        self._offers = [(values, errors, parents, entries, labels)]
+        values, errors, parents, entries, labels = offers
+        self._offers = [(values[kept], errors[kept], parents[kept], entries[kept], labels[kept])]
         self._kept, self._waiting = len(kept), 0
 
     def set_aside(self, bounds: Array) -> None:

@@ -120,7 +120,9 @@ def _link_norms(late: Heads, early: Heads, precision: type) -> tuple[Array, floa
     scales = powers(early.write, (1, 2))
     writers = (early.write / scales).transpose(1, 0, 2).reshape(early.write.shape[1], -1)
     c, r, d = late.read.shape
-    flat = late.read.reshape(-1, d).astype(precision) @ np.ascontiguousarray(writers, dtype=precision)
+    flat: NDArray[Any] = late.read.reshape(-1, d).astype(precision) @ np.ascontiguousarray(
+        writers, dtype=precision
+    )
     links = np.ascontiguousarray(flat.reshape(c, r, -1, early.width).transpose(0, 2, 1, 3))
     sizes = lengths((early.write / scales).reshape(len(early.write), -1))
     lost = gamma(d + 4, unit) * late.stretch * np.sqrt(r) * sizes + r * d * _least(precision)

@@ -35,7 +35,7 @@ class Reach:
     @classmethod
     def of(cls, factors: Array, longest: Array | None = None, off: Array | float = 0.0) -> Reach:
         """The reach of ellipsoids B Bᵀ, B of shape (n, d, r), each off by at most `off` (n,) in norm."""
-        n, d, r = factors.shape
+        d, r = factors.shape[1:]
         scales = np.maximum(np.abs(factors).max(axis=(1, 2)), _TINY)
         single = (factors / scales[:, None, None]).astype(np.float32)
         norms = np.sqrt(np.einsum("ndr,ndr->n", single, single, dtype=np.float64)) * (1 + gamma(8, SINGLE))

@@ -274,11 +274,11 @@ class Sweep:
 
     def _one(self, states: States, groups: list[Group]) -> Group:
         moved = [self._moved_to_stream(group) for group in groups]
-        joined = (
+        fields, numbers, bounds, slack = (
             np.concatenate([getattr(group, name) for group in moved])
             for name in ("fields", "numbers", "bounds", "slack")
         )
-        return Group(*joined, states)
+        return Group(fields, numbers, bounds, slack, states)
 
     @staticmethod
     def _from(seat: Seat) -> tuple[int, int, int]:

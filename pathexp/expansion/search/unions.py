@@ -105,7 +105,7 @@ def solved(triangle: Array, columns: Array) -> tuple[Array, float]:
         rows = slice(at, at + PANEL)
         rest = columns[rows] - triangle[rows, :at] @ found[:at]
         corner = triangle[rows, rows]
-        inverse = np.linalg.inv(corner)
+        inverse = np.asarray(np.linalg.inv(corner), dtype=np.float64)
         found[rows] = inverse @ rest
         squares += _residual(corner, inverse, rest, triangle[rows, :at], found[:at], columns[rows]) ** 2
     return found, float(np.sqrt(squares)) * (1 + 1e-9)
