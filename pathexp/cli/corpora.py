@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..circuits.running import Tally
+from ..circuits.corpus.tally import Tally
 from ..errors import PathexpError
 from .state import add_state_arguments
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..answer import Answer, Document, picture, text
 from ..answer.data import to_csv, to_json
-from ..circuits.running import Tally
+from ..circuits.corpus.tally import Tally
 from ..errors import PathexpError
 from ..expansion.header import model_line, prediction_line, text_line
 from .command import Command, Option, seconds, whole

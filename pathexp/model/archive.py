@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ..errors import LoadError, PathexpError, WeightsError
 from .config import Config
 from .load.coders import coder_from_dict
+from .replaced_file import replaced_file
 from .weights import Array, Weights
 
 FORMAT, VERSION = "pathexp", 1
@@ -56,7 +57,7 @@ def write_archive(parts: Parts, path: str | Path, dtype: npt.DTypeLike = np.floa
     arrays = {name: _lowered(name, array, kind) for name, array in parts.weights.arrays().items()}
     header = np.frombuffer(json.dumps(_header(parts)).encode(), dtype=np.uint8)
     try:
-        with open(place, "wb") as file:
+        with replaced_file(place) as file:
             np.savez_compressed(file, allow_pickle=False, **{HEADER: header}, **arrays)
     except OSError as error:
         raise LoadError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error

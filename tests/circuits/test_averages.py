@@ -14,7 +14,7 @@ from pathexp.circuits import (
     raised,
     virtual_share,
 )
-from pathexp.circuits.running import Tally
+from pathexp.circuits.corpus.tally import Tally
 from pathexp.cli import main
 
 TEXT = "Macbeth shall sleep no more. Macbeth shall sleep no more, and so shall I not sleep. "
@@ -100,23 +100,8 @@ def test_an_interrupt_keeps_what_was_counted(name, monkeypatch, capsys):
         return real(self, *arguments)
 
     monkeypatch.setattr(Tally, "plus", plus)
-    if name == "bigrams":
-        monkeypatch.setattr("pathexp.circuits.bigram_counts.BigramTally.plus", _interrupted(runs))
     found = ask(9, endless(), progress=True)
     assert found.tally.windows == 3 and "stopped after 3 windows" in capsys.readouterr().err
-
-
-def _interrupted(runs):
-    from pathexp.circuits.bigram_counts import BigramTally
-
-    real = BigramTally.plus
-
-    def plus(self, *arguments):
-        if next(runs) == 3:
-            raise KeyboardInterrupt
-        return real(self, *arguments)
-
-    return plus
 
 
 @pytest.mark.parametrize("name", [*AVERAGES, *STREAMS])
@@ -161,7 +146,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_resume(name, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("pathexp.circuits.corpus.CHUNK", 256)
+    monkeypatch.setattr("pathexp.circuits.corpus.corpus.CHUNK", 256)
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join([TEXT] * 20))
     command, amount = COMMANDS[name]

@@ -9,7 +9,7 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.bigrams import bigrams, spearman, without_layers
-from pathexp.circuits.corpus import CHUNK, texts_of, windows
+from pathexp.circuits.corpus.corpus import CHUNK, Corpus, windows
 from pathexp.errors import LoadError
 from pathexp.model import Tokenizer, zero_layer_bigram
 from tests.shared_models import FOLDER
@@ -83,7 +83,7 @@ def test_a_file_is_read_in_pieces(tmp_path):
     path = tmp_path / "corpus.txt"
     lines = [f"line {i} " + "x" * 50 for i in range(3 * CHUNK // 50)]
     path.write_text("\n".join(lines), encoding="utf-8")
-    pieces = list(texts_of(path))
+    pieces = list(Corpus(path).texts())
     assert len(pieces) > 1 and "".join(pieces) == "\n".join(lines)
     assert all(piece.endswith("\n") for piece in pieces[:-1])
 

@@ -1,0 +1,156 @@
+"""A corpus as a stream of windows of token ids: from files or from any iterable of texts, never held whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LoadError, PathexpError, TokenError
+from ...kinds import expect, sequence_of, whole
+from ...model import Model
+from .accumulate import accumulate
+from .limits import Limits
+from .tally import Measure, Tally, Tokens, question_of
+
+Text: TypeAlias = str | Path | Sequence[int] | NDArray[np.integer[Any]]
+"""A text, the path of a text file, or token ids. A plain string among several texts is a text, not a path."""
+Source: TypeAlias = str | Path | Iterable[Text]
+"""The path of a text file, or an iterable of texts."""
+
+CHUNK = 1 << 16
+"""Characters read from a file at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Which windows of which texts.
+
+    Parameters
+    ----------
+    source: the path of a UTF-8 text file; or an iterable of texts, paths (`pathlib.Path`) and lists of token ids. A
+        file is read in chunks of 65,536 characters that end at the end of a line, each a text.
+    length: tokens per window; by default n_ctx. Windows follow one another within a text; what is left of a text
+        after its last whole window is left out.
+    windows: how many to take, or the numbers of the chosen ones, counted from 0; by default all.
+
+    Raises PathexpError for a source without texts, a length below 2, or windows that are no integers.
+
+    >>> import pathexp as px
+    >>> model = px.random_model(d_vocab=9)
+    >>> [window.tolist() for window in Corpus([[1, 2, 3, 4, 5], [6, 7]], length=2).cut(model)]
+    [[1, 2], [3, 4], [6, 7]]
+    >>> [window.tolist() for window in Corpus([[1, 2, 3, 4, 5], [6, 7]], length=2, windows=[2, 0]).cut(model)]
+    [[1, 2], [6, 7]]
+    """
+
+    source: Source
+    length: int | None = None
+    windows: int | Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str | Path | Iterable):
+            raise PathexpError(
+                f"a corpus is the path of a text file, or texts, or lists of token ids; got {self.source!r:.60}"
+            )
+        expect("Corpus", length=(self.length, whole(2).or_none))
+        if not isinstance(self.windows, Sequence | np.ndarray):
+            expect("Corpus", windows=(self.windows, whole(1).or_none))
+            return
+        expect(
+            "Corpus", windows=(self.windows, sequence_of(whole(0), "a number of windows, or their numbers,"))
+        )
+        object.__setattr__(self, "windows", tuple(sorted(int(number) for number in set(self.windows))))
+
+    @staticmethod
+    def of(given: Corpus | Source, windows: int | None = None) -> Corpus:
+        """Return a corpus as it is, or a source as one, of which so many windows are taken."""
+        return given if isinstance(given, Corpus) else Corpus(given, windows=windows)
+
+    def texts(self) -> Iterator[Text]:
+        """Iterate over the texts; files in chunks. Raises LoadError for a file that is not there or not UTF-8."""
+        texts: Iterable[Text] = [Path(self.source)] if isinstance(self.source, str | Path) else self.source
+        for text in texts:
+            yield from _chunks(text) if isinstance(text, Path) else [text]
+
+    def tokens(self, model: Model) -> Iterator[Tokens]:
+        """Iterate over the token ids of each text; texts without tokens are left out.
+
+        Raises TokenError for what is no text.
+        """
+        for text in self.texts():
+            tokens = _ids(model.encode(text) if isinstance(text, str) else text)
+            if len(tokens):
+                yield tokens
+
+    def cut(self, model: Model) -> Iterator[Tokens]:
+        """Iterate over the windows that are taken, (length) token ids each.
+
+        Raises PathexpError for windows that are longer than n_ctx.
+        """
+        return islice(self._windows(model), self.most)
+
+    @property
+    def most(self) -> int | None:
+        """How many windows are taken at most; None for all there are."""
+        return self.windows if isinstance(self.windows, int | None) else len(self.windows)
+
+    def _windows(self, model: Model) -> Iterator[Tokens]:
+        """The chosen windows, or all of them, whatever their number."""
+        every = self._every(model)
+        if not isinstance(self.windows, tuple):
+            return every
+        chosen, last = set(self.windows), max(self.windows, default=-1)
+        return (window for number, window in enumerate(islice(every, last + 1)) if number in chosen)
+
+    def _every(self, model: Model) -> Iterator[Tokens]:
+        n_ctx = model.config.n_ctx
+        length = n_ctx if self.length is None else self.length
+        if not 2 <= length <= n_ctx:
+            raise PathexpError(f"windows have from 2 to {n_ctx} tokens (n_ctx of the model), got {length}")
+        return (
+            tokens[at : at + length]
+            for tokens in self.tokens(model)
+            for at in range(0, len(tokens) - length + 1, length)
+        )
+
+    def accumulate(self, model: Model, measure: Measure, what: str, limits: Limits) -> Tally:
+        """Sum a measure over the windows that are taken; `what` is measured, in words; see `accumulate`."""
+        chosen = f" number {', '.join(map(str, self.windows))}" if isinstance(self.windows, tuple) else ""
+        question = question_of(what, model, self.length) + chosen
+        return accumulate(self._windows(model), measure, question, most=self.most, limits=limits)
+
+
+def _chunks(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            while piece := file.read(CHUNK):
+                yield piece + file.readline()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoadError(
+            f"cannot read {str(path)!r} as text: {error}. Give a UTF-8 text file, or texts."
+        ) from None
+
+
+def _ids(text: object) -> Tokens:
+    try:
+        tokens = np.asarray(text)
+    except ValueError:
+        tokens = np.array(None)
+    if tokens.ndim != 1 or (len(tokens) and tokens.dtype.kind not in "iu"):
+        raise TokenError(f"a text of a corpus is a string or a list of token ids, got {text!r:.60}")
+    return tokens.astype(np.int64)
+
+
+def windows(
+    model: Model, corpus: Source, length: int | None = None, limit: int | None = None
+) -> Iterator[Tokens]:
+    """Iterate over windows of `length` tokens (by default n_ctx), at most `limit` of them."""
+    if limit == 0:
+        return iter(())
+    return Corpus(corpus, length, limit).cut(model)

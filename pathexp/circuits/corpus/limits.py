@@ -1,0 +1,45 @@
+"""The limits of a long count: when it stops, what it reports, and from which sums it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...kinds import TRUTH, Kind, expect, instance
+from .tally import Tally
+
+SECONDS = Kind("a number of seconds ≥ 0", lambda value: _is_duration(value))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a count may take, whether it reports progress on stderr, and the sums that it starts from.
+
+    Parameters
+    ----------
+    seconds: stop after the window during which so much time is over; an interrupt (Ctrl-C) stops as well. What is
+        returned holds what was counted until then, and its `tally` can be saved and resumed.
+    progress: whether to report on stderr how many windows were counted.
+    start: the tally of an earlier count, `found.tally` or `Tally.load(file)`. The windows that it holds are passed
+        over, so give the same corpus from its beginning; another question or another corpus is refused.
+
+    Raises PathexpError for a negative time, or a start that is no tally.
+
+    >>> Limits(seconds=60.0).start is None
+    True
+    """
+
+    seconds: float | None = None
+    progress: bool = False
+    start: Tally | None = None
+
+    def __post_init__(self) -> None:
+        expect(
+            "Limits",
+            seconds=(self.seconds, SECONDS.or_none),
+            progress=(self.progress, TRUTH),
+            start=(self.start, instance(Tally, "a Tally, as Tally.load(file) gives,").or_none),
+        )
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
