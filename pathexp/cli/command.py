@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..answer import Answer
@@ -58,7 +58,11 @@ class Command:
         options that were given, by keyword.
     model: the bundled model that is taken where none is named.
     top: the keyword through which --top reaches the question; None where --top only cuts what is printed.
-    long: whether the question takes `seconds`, `progress` and, if `states`, `start` (sums to go on from).
+    long: whether the question takes `seconds` and `progress`.
+    states: whether the question takes `limits`: seconds, progress, and the sums that it goes on from; what it
+        returns has a `tally`, which --resume keeps.
+    windows: how many windows of --corpus are taken where --windows does not say; None where a corpus is not cut into
+        windows. The question gets the windows as `corpus`.
     text: the text that is run where none is given; None: the question decides.
     """
 
@@ -73,6 +77,7 @@ class Command:
     top: str | None = None
     long: bool = False
     states: bool = False
+    windows: int | None = None
 
 
 def whole(least: int = 0) -> Callable[[str], int]:
@@ -139,6 +144,8 @@ def token(word: str) -> str | int:
 
 SEED = Option("seed", "the seed of what is drawn at random", whole(0), metavar="N")
 CORPUS = Option("corpus", "a UTF-8 text file to measure on", metavar="FILE")
-LENGTH = Option("length", "tokens per window (default: all of n_ctx)", whole(1), metavar="N")
+REQUIRED_CORPUS = replace(CORPUS, required=True)
+LENGTH = Option("length", "tokens per window (default: all of n_ctx)", whole(2), metavar="N")
+WINDOWS = Option("windows", "how many windows to take", whole(1), metavar="N")
 QUERY = Option("query", "only paths that match, such as 'E .* L1H3 U'")
 NORMS = Option("norms", "whether norms are folded into readers", choices=("folded", "raw"))

@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from ..answer import Answer, Document, picture, text
 from ..answer.data import to_csv, to_json
+from ..circuits.corpus.corpus import Corpus
+from ..circuits.corpus.limits import Limits
 from ..circuits.corpus.tally import Tally
 from ..errors import PathexpError
 from ..expansion.header import model_line, prediction_line, text_line
-from .command import Command, Option, seconds, whole
+from .command import LENGTH, WINDOWS, Command, Option, seconds, whole
 from .inputs import declare_inputs, model_of, target_of, trace_of
 
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
@@ -37,11 +41,15 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--csv", action="store_true", help="print the rows of the main table as CSV")
     group.add_argument("--save", metavar="FILE", help="also draw a picture: .svg, .png, .pdf or .html")
-    if command.long:
+    if command.long or command.states:
         SECONDS.declare(group)
         group.add_argument("--quiet", action="store_true", help="report no progress on stderr")
     if command.states:
         STATE.declare(group)
+    if command.windows is not None:
+        group = parser.add_argument_group("how much of the corpus to take")
+        LENGTH.declare(group)
+        replace(WINDOWS, help=f"{WINDOWS.help} (default: {command.windows})").declare(group)
 
 
 def run(command: Command, options: argparse.Namespace) -> int:
@@ -102,11 +110,32 @@ def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:
     given = {option.name: getattr(options, option.name) for option in command.options}
     if command.top is not None:
         given[command.top] = options.top
-    if command.long:
-        given |= {"seconds": options.seconds, "progress": not options.quiet and sys.stderr.isatty()}
-    if command.states and options.resume is not None and Path(options.resume).exists():
-        given["start"] = Tally.load(options.resume)
+    if command.windows is not None:
+        given["corpus"] = corpus_of(command.windows, options)
+    if command.long or command.states:
+        given |= limits_of(command, options)
     return {name: value for name, value in given.items() if value is not None}
+
+
+def corpus_of(windows: int, options: argparse.Namespace) -> Corpus | None:
+    """Return the windows of the corpus that is given, if one is."""
+    if options.corpus is not None:
+        return Corpus(options.corpus, options.length, options.windows or windows)
+    if options.length is not None or options.windows is not None:
+        raise PathexpError("--length and --windows cut a corpus into windows: give --corpus FILE")
+    return None
+
+
+def limits_of(command: Command, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the limits of a long question, and the sums it goes on from, as its keywords."""
+    progress = not options.quiet and sys.stderr.isatty()
+    if not command.states:
+        return {"seconds": options.seconds, "progress": progress}
+    file = options.resume
+    start = Tally.load(file) if file is not None and Path(file).exists() else None
+    if "limits" in signature(command.ask).parameters:
+        return {"limits": Limits(options.seconds, progress, start)}
+    return {"seconds": options.seconds, "progress": progress, "start": start}
 
 
 def show(answer: Answer, options: argparse.Namespace, top: int | None) -> Document:
