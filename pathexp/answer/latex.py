@@ -69,6 +69,8 @@ def _(part: Figure, top: int | None) -> str:
 @show.register
 def _(part: Table, top: int | None) -> str:
     limit = part.shown if top is None else top
+    if limit == 0 and not part.rest:
+        return ""
     rows = part.rows if limit is None else part.rows[:limit]
     sides = "".join("r" if column.numeric else "l" for column in part.columns)
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule"]

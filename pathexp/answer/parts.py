@@ -56,7 +56,8 @@ class Table:
     columns, rows: as many values a row as there are columns; numpy scalars become plain numbers, NaN becomes None.
     name: under which JSON and `records` find it. title: a line above it in print.
     key: the columns by which rows of several answers are joined. value: the column that is then averaged.
-    shown: how many rows are printed unless more are asked for; None prints all. Other forms hold every row.
+    shown: how many rows are printed unless more are asked for; None prints all, 0 none. Other forms
+        hold every row.
     rest: rows printed after them, such as totals and remainders; they are no records.
     additive: whether rows that are not printed are summed up in a line ("… 281 more, -0.31").
     absent: what a row that is missing in one of several answers means: "zero" or "unknown".

@@ -117,6 +117,8 @@ def _(part: Figure, width: int, top: int | None) -> str:
 @show.register
 def _(part: Table, width: int, top: int | None) -> str:
     limit = part.shown if top is None else top
+    if limit == 0 and not part.rest:
+        return ""
     rows = part.rows if limit is None else part.rows[:limit]
     lines = [inert(part.title)] if part.title else []
     cells = [[cell(v, column) for v, column in zip(row, part.columns, strict=True)] for row in rows]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,9 @@ def check(terms: px.Expansion, target: px.Target, direction: str, nodes: int = 6
         if node.opened:
             assert sum(child.count for child in node.children) == node.count
             assert abs(sum(child.value for child in node.children) - node.value) < 1e-10 * size
+    assert tree.ok, tree.balance
+    for node in list(tree)[:12]:
+        assert node.by_position().sum() == pytest.approx(node.value, abs=1e-10 * size)
     for node in list(tree)[:25]:
         assert terms.where(node.query).count() == node.count
     assert sum(leaf.value for leaf in tree.leaves()) == pytest.approx(terms.value(target), abs=1e-10 * size)
@@ -185,3 +190,40 @@ def test_what_is_no_limit_is_refused(how, text):
     trace = px.random_model(layers=1).run([1, 2])
     with pytest.raises(px.PathexpError, match=text):
         px.expand(trace).tree(trace.logit(1), **how)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_node_by_source_position_is_what_changes_when_that_token_does(direction):
+    """The frozen graph is linear in the embedding of every position: what one token brings, by another graph."""
+    trace = px.load("attn-2l").run("To be, or not")
+    terms, target = px.expand(trace), trace.logit(5)
+    values = trace.model.weights.W_E[:, trace.tokens].T
+    alone = np.zeros_like(values)
+    alone[2] = values[2]
+    by_hand = px.expand(px.freeze(trace).without("E").with_source("E", alone))
+    for node in terms.tree(target, nodes=3, direction=direction):
+        part = by_hand.where(node.query.replace("S ", "E "))
+        assert node.by_position()[2] == pytest.approx(part.value(target), abs=1e-10)
+
+
+def test_printed_and_kept():
+    trace = px.load("attn-2l").run("To be, or not")
+    tree = px.tree(trace, trace.logit(" the"), nodes=5)
+    text = str(tree)
+    assert "more" in text and "cancel" in text and "children add up to their parents" in text
+    records = tree.records()
+    assert records[0]["query"] == "S .* U" and len(records) == len(tree)
+    assert {record["query"] for record in records} == {node.query for node in tree}
+    (figure,) = tree.figures().values()
+    assert figure.kind == "flame" and len(figure.data["nodes"]) == len(tree)
+    copied = pickle.loads(pickle.dumps(tree))
+    assert str(copied) == text and copied.records() == records
+
+
+def test_the_check_fails_on_a_changed_value():
+    trace = px.load("attn-2l").run("To be, or not")
+    tree = px.tree(trace, trace.logit(" the"), nodes=5)
+    assert tree.ok
+    tree.growth.openings[2].values[0] += 1e-9
+    fresh = tree.open(next(leaf for leaf in tree.leaves() if leaf.count > 1))
+    assert not fresh.ok and "does not hold" in str(fresh.balance)

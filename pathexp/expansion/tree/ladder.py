@@ -8,7 +8,16 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Array, Indices, ResidualGraph
+from ..tolerance import lengths
 from .spots import Choices
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What choices bring, (choices, n · d), and the deviations of its rounding by position, (choices, n)."""
+
+    values: Array
+    noise: Array
 
 
 @dataclass(frozen=True)
@@ -37,23 +46,22 @@ class Ladder:
         found = list(zip([0, *edges], [*(edge - 1 for edge in edges), len(self.graph.blocks)], strict=True))
         return tuple(reversed(found) if self.backward else found)
 
-    def met(self, fields: Array, depths: Indices, choices: Choices, rows: Array) -> Array:
-        """Fields (K, n, d) at depths (K,), met with rows (W, n · d) at the depths of choices: (K, W).
+    def met(self, fields: Array, depths: Indices, choices: Choices, rows: Rows) -> tuple[Array, Array]:
+        """Fields (K, n, d) at depths (K,), met with rows at the depths of choices: values and deviations, (K, W).
 
         Only what is reached from a field's depth is meant; what lies on its other side holds anything.
         """
-        values = np.zeros((len(fields), len(rows)))
+        values, squares = (np.zeros((len(fields), len(rows.values))) for _ in range(2))
         for segment in self.segments:
             active = np.flatnonzero(depths >= segment[0] if self.backward else depths <= segment[1])
             if not len(active):
                 continue
             where = self._columns(segment, depths[active], choices)
-            here = fields[active]
-            values[active[:, None], np.arange(where.start, where.stop)] = (
-                here.reshape(len(here), -1) @ rows[where].T
-            )
+            here, place = fields[active], (active[:, None], np.arange(where.start, where.stop))
+            values[place] = here.reshape(len(here), -1) @ rows.values[where].T
+            squares[place] = lengths(here) ** 2 @ rows.noise[where].T ** 2
             fields = self._onward(segment, fields, active)
-        return values
+        return values, np.sqrt(squares)
 
     def _columns(self, segment: tuple[int, int], depths: Indices, choices: Choices) -> slice:
         """The choices of a segment that some field reaches."""

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...graph import Array
 from ..path import Path
 from .frontier import ROOT, Leaf
 from .opening import Opening
+from .positions import by_position
 from .spots import Child, Spot, Word
 
 if TYPE_CHECKING:
@@ -102,11 +104,19 @@ class TreeNode:
     @property
     def children(self) -> tuple[TreeNode, ...]:
         """The nodes that it was opened into, the largest |value| first; none for a leaf."""
-        number = self.tree.growth.at.get(self.leaf)
-        if number is None:
-            return ()
-        amount = len(self.tree.growth.openings[number])
-        return tuple(TreeNode(self.tree, (number, rank)) for rank in range(amount))
+        opening = self.opening
+        return () if opening is None else tuple(self.nth(rank) for rank in range(len(opening)))
+
+    def nth(self, rank: int) -> TreeNode:
+        """The child of a rank by |value|, from 0."""
+        return TreeNode(self.tree, (self.tree.growth.at[self.leaf], rank))
+
+    def by_position(self) -> Array:
+        """Split its value by source position: what its paths bring from each token, (positions,), exactly.
+
+        What constants add that only the sink reads is put at the target's position. One backward pass at most.
+        """
+        return by_position(self)
 
     def walk(self) -> Iterator[TreeNode]:
         """Iterate over the node and all below it, the largest branches first."""

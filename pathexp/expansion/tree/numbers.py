@@ -17,9 +17,11 @@ import numpy as np
 
 from ...graph import Array, BlockKernel, Component, Operator, ResidualGraph, Walk, pull, push
 from ...graph.operators import at, stays
+from ..tolerance import lengths
 from .beginnings import Beginnings
 from .endings import Endings
-from .ladder import Ladder
+from .ladder import Ladder, Rows
+from .noise import rounding
 from .spots import Choices, Group, Spot, Word
 
 MEMORY = 2**28
@@ -34,7 +36,7 @@ class Numbers(ABC):
     reading: Array
     straight: Mapping[str, float]
     _fields: OrderedDict[Word, Array] = field(default_factory=OrderedDict)
-    _rows: dict[Group, Array] = field(default_factory=dict)
+    _rows: dict[Group, Rows] = field(default_factory=dict)
 
     @property
     @abstractmethod
@@ -58,23 +60,27 @@ class Numbers(ABC):
 
     # Rows ----------------------------------------------------------------------------------------------
 
-    def rows(self, group: Group) -> Array:
-        """What the choices of a group bring, (choices, n · d), in their order; kept."""
+    def rows(self, group: Group) -> Rows:
+        """What the choices of a group bring, in their order; kept."""
         if group not in self._rows:
             choices = self.words.choices(group)
-            rows = np.zeros((len(choices.labels), self.reading.size))
-            for where, made in self._made(group, choices):
-                rows[where] = made.reshape(len(where), -1)
+            rows = Rows(
+                np.zeros((len(choices.labels), self.reading.size)),
+                np.zeros((len(choices.labels), self.positions)),
+            )
+            for where, made, noise in self._made(group, choices):
+                rows.values[where] = made.reshape(len(where), -1)
+                rows.noise[where] = noise
             self._rows[group] = rows
         return self._rows[group]
 
     @abstractmethod
-    def _made(self, group: Group, choices: Choices) -> Iterable[tuple[Sequence[int], Array]]:
-        """Rows by their places, (places, n, d)."""
+    def _made(self, group: Group, choices: Choices) -> Iterable[tuple[Sequence[int], Array, Array]]:
+        """Rows by their places, (places, n, d), and their deviations, (places, n)."""
 
     @abstractmethod
-    def extras(self, spot: Spot) -> Array:
-        """The values of what is added to a word beside its choices, (extras,)."""
+    def extras(self, spot: Spot) -> list[tuple[float, float]]:
+        """The values of what is added to a word beside its choices, and their deviations."""
 
     # Fields --------------------------------------------------------------------------------------------
 
@@ -154,3 +160,8 @@ class Numbers(ABC):
         while len(self._fields) * self.reading.nbytes > MEMORY and len(self._fields) > 1:
             self._fields.popitem(last=False)
         return made
+
+
+def product(field: Array, value: Array) -> tuple[float, float]:
+    """Return the inner product of two fields (n, d) and the deviation of its rounding."""
+    return float(np.vdot(field, value)), float(lengths(lengths(field) * rounding(value)))

@@ -18,12 +18,16 @@ from .spots import Child, Choices, Group, Spot
 
 @dataclass(frozen=True, eq=False)
 class Opening:
-    """Children are numbered: first the extras of the spot, then the choices of its group that it reaches."""
+    """Children are numbered: first the extras of the spot, then the choices of its group that it reaches.
+
+    `noise` are the deviations of the values' rounding.
+    """
 
     words: Endings | Beginnings
     spot: Spot
     extras: tuple[Child, ...]
     values: Array
+    noise: Array
 
     @cached_property
     def order(self) -> Indices:
@@ -39,6 +43,10 @@ class Opening:
     def finished(self) -> float:
         """What the children that are single paths add together."""
         return float(self.values[self._single].sum())
+
+    def singles(self) -> int:
+        """How many children are single paths."""
+        return int(self._single.sum())
 
     @property
     def _single(self) -> NDArray[np.bool_]:
@@ -78,17 +86,27 @@ def opened(numbers: Numbers, spots: Sequence[Spot]) -> list[Opening]:
     found: dict[int, Opening] = {}
     for group, which in together.items():
         met = _met(numbers, group, [spots[i] for i in which], np.stack([fields[i] for i in which]))
-        found |= {i: _opening(numbers, spots[i], row) for i, row in zip(which, met, strict=True)}
+        found |= {i: _opening(numbers, spots[i], *row) for i, row in zip(which, met, strict=True)}
     return [found[index] for index in range(len(spots))]
 
 
-def _met(numbers: Numbers, group: Group, spots: Sequence[Spot], fields: Array) -> Array:
-    choices = numbers.words.choices(group)
+def _met(
+    numbers: Numbers, group: Group, spots: Sequence[Spot], fields: Array
+) -> Iterator[tuple[Array, Array]]:
+    """Values and deviations of all choices, by spot."""
     depths = np.array([spot.depth for spot in spots])
-    return numbers.ladder.met(fields, depths, choices, numbers.rows(group))
+    return zip(
+        *numbers.ladder.met(fields, depths, numbers.words.choices(group), numbers.rows(group)), strict=True
+    )
 
 
-def _opening(numbers: Numbers, spot: Spot, met: Array) -> Opening:
+def _opening(numbers: Numbers, spot: Spot, values: Array, noise: Array) -> Opening:
     words = numbers.words
-    values = np.concatenate([numbers.extras(spot), met[words.span(spot)]])
-    return Opening(words, spot, words.extras(spot), values)
+    extras, span = np.array(numbers.extras(spot)).reshape(-1, 2), words.span(spot)
+    return Opening(
+        words,
+        spot,
+        words.extras(spot),
+        np.concatenate([extras[:, 0], values[span]]),
+        np.concatenate([extras[:, 1], noise[span]]),
+    )

@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, BlockKernel, Source, start_value
+from ...graph import Array, BlockKernel, Indices, Source, start_value
 from .endings import Endings
-from .numbers import Numbers
+from .noise import outputs, rounding
+from .numbers import Numbers, product
 from .spots import Choices, Group, Spot, Word
 from .states import ByState, streams_by_depth
 
@@ -34,40 +35,41 @@ class PulledBack(Numbers):
         met = (streams[state] for state in sorted(group) if state in streams)
         return np.asarray(sum(met, np.zeros(self.reading.shape)))
 
-    def _made(self, group: Group, choices: Choices) -> Iterator[tuple[Sequence[int], Array]]:
+    def _made(self, group: Group, choices: Choices) -> Iterator[tuple[Sequence[int], Array, Array]]:
         parts: dict[tuple[int, Group], list[int]] = {}
         for where, (b, index) in enumerate(choices.places):
             if b < 0:
-                yield [where], self.graph.sources[index].value()[None, : self.positions]
+                value = self.graph.sources[index].value()[None, : self.positions]
+                yield [where], value, rounding(value)
             else:
                 parts.setdefault((b, choices.groups[where]), []).append(where)
         for (b, before), places in parts.items():
-            yield places, self._outputs(b, before, group, [choices.places[where][1] for where in places])
+            components = np.array([choices.places[where][1] for where in places])
+            made = self._outputs(b, before, group, components)
+            yield places, made, outputs(self.graph.kernels[b], self.stream(b, before), components, made)
 
-    def _outputs(self, b: int, before: Group, after: Group, components: list[int]) -> Array:
+    def _outputs(self, b: int, before: Group, after: Group, components: Indices) -> Array:
         """What components of a block write, from the stream in some states and from constants inside: (C, n, d)."""
-        outputs = self.graph.kernels[b].each(self.stream(b, before)[None], np.array(components))[:, 0]
-        for output, c in zip(outputs, components, strict=True):
+        made = self.graph.kernels[b].each(self.stream(b, before)[None], components)[:, 0]
+        for output, c in zip(made, components, strict=True):
             label = self.graph.blocks[b].components[c].label
             for source, state in self.words.into(label):
                 if state in after:
-                    output += self._inside(source, label)
-        return outputs
+                    output += self.inside(source, label)
+        return made
 
-    def _inside(self, source: str, label: str) -> Array:
+    def inside(self, source: str, label: str) -> Array:
         """What a constant brings to the output of the component that reads it, (n, d)."""
         node = self.graph.by_label[source]
         assert isinstance(node, Source), "what is read directly is a source"
         return start_value(node.start, node.into[label])[: self.positions]
 
-    def extras(self, spot: Spot) -> Array:
+    def extras(self, spot: Spot) -> list[tuple[float, float]]:
         found = self.words.extras(spot)
         if spot == self.words.root:
-            return np.array([self.straight[child.label] for child in found])
-        if not found:
-            return np.zeros(0)
-        arriving = self.arriving(spot.word)
-        return np.array([np.vdot(arriving, self._inside(child.label, spot.word[0])) for child in found])
+            return [(self.straight[child.label], 0.0) for child in found]
+        arriving = self.arriving(spot.word) if found else self.reading
+        return [product(arriving, self.inside(child.label, spot.word[0])) for child in found]
 
     # Words ---------------------------------------------------------------------------------------------
 

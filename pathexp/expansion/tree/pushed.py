@@ -9,8 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Array, BlockKernel, Source, start_value
+from ..tolerance import lengths
 from .beginnings import Beginnings
-from .numbers import Numbers
+from .noise import outputs, rounding
+from .numbers import Numbers, product
 from .spots import Child, Choices, Group, Spot, Word
 from .states import ByState, fields_by_depth
 
@@ -35,31 +37,31 @@ class PushedForward(Numbers):
             sum((pulled[state] for state in group if state in pulled), np.zeros(self.reading.shape))
         )
 
-    def _made(self, group: Group, choices: Choices) -> Iterator[tuple[Sequence[int], Array]]:
+    def _made(self, group: Group, choices: Choices) -> Iterator[tuple[Sequence[int], Array, Array]]:
         parts: dict[tuple[int, Group], list[int]] = {}
         for where, (b, _) in enumerate(choices.places):
             if b < 0:
-                yield [where], self.reading[None]
+                yield [where], self.reading[None], rounding(self.reading)
             else:
                 parts.setdefault((b, choices.groups[where]), []).append(where)
         for (b, after), places in parts.items():
             components = np.array([choices.places[where][1] for where in places])
-            yield (
-                places,
-                self.graph.kernels[b].transposed.each(self.covector(b + 1, after)[None], components)[:, 0],
-            )
+            block, covector = self.graph.kernels[b].transposed, self.covector(b + 1, after)
+            made = block.each(covector[None], components)[:, 0]
+            yield places, made, outputs(block, covector, components, made)
 
-    def extras(self, spot: Spot) -> Array:
-        return np.array([self._value(spot.word, child) for child in self.words.extras(spot)])
+    def extras(self, spot: Spot) -> list[tuple[float, float]]:
+        return [self._value(spot.word, child) for child in self.words.extras(spot)]
 
-    def _value(self, word: Word, child: Child) -> float:
-        """The value of a source, or of what reads one directly."""
+    def _value(self, word: Word, child: Child) -> tuple[float, float]:
+        """The value of a source, or of what reads one directly, and its deviation."""
         if child.spot is None:
-            return self.straight[word[0]]
+            return self.straight[word[0]], 0.0
         if not child.spot.group:
-            return float(self.extras(child.spot).sum())
-        field, covector = self.field(child.spot), self.covector(child.spot.depth, child.spot.group)
-        return float(np.vdot(field, covector))
+            values, noise = np.array(self.extras(child.spot)).T
+            return float(values.sum()), float(lengths(noise))
+        covector = self.covector(child.spot.depth, child.spot.group)
+        return product(covector, self.field(child.spot))
 
     # Words ---------------------------------------------------------------------------------------------
 

@@ -5,28 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
+from ...answer import Answer, Check, Facts, Note, Part
 from ...errors import PathexpError
 from ...graph import Walk, positions_needed
 from ...model import Target
+from ..header import counted, run_facts
 from ..search import interrupts
 from ..targets import on_stream
 from ..values import straight_values
+from .balance import balance
+from .drawing import amount, drawn, flame, table
 from .frontier import ROOT
 from .growth import Growth
 from .limits import Limits, Progress
 from .node import TreeNode
 from .numbers import Numbers
+from .opening import Opening
 from .pulled import PulledBack
 from .pushed import PushedForward
+from .shown import BRANCHES, ROWS, largest_branches
 from .spots import Spot, Word
 
 Direction: TypeAlias = Literal["back", "forward"]
 
+_SHARED = {"back": "endings", "forward": "beginnings"}
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tree:
+class Tree(Answer):
     """Bundles of paths, each an exact sum; the leaves are an exact partition of all paths.
 
     A node is an ending of paths (in a tree of direction "forward", a beginning), its value what all paths that end
@@ -44,6 +52,8 @@ class Tree:
     >>> sum(not node.children for node in tree), abs(sum(leaf.value for leaf in tree.leaves()) - tree.value) < 1e-12
     (10, True)
     """
+
+    live: ClassVar[frozenset[str]] = frozenset({"growth"})
 
     growth: Growth
     target: Target
@@ -82,6 +92,47 @@ class Tree:
     def share(self) -> float:
         """The part of the value that the leaves which are single paths add; above 1 where the others take off."""
         return self.finished / self.value if self.value else 0.0
+
+    @cached_property
+    def balance(self) -> Check:
+        """Whether children add up to their parents, with the tolerance that rounding explains."""
+        return balance(self)
+
+    # As an answer --------------------------------------------------------------------------------------
+
+    def headline(self) -> str:
+        """Return the target, the number of paths and how far the tree has grown."""
+        said = {"nodes": "", "complete": "; complete"}.get(self.stopped, f"; stopped by {self.stopped}")
+        return (
+            f"{self.target.label} at position {self.target.position}: {self.value:+.4f} = "
+            f"the sum of {amount(self.count)} paths, by {_SHARED[self.direction]} "
+            f"({self.nodes:,} nodes opened{said})"
+        )
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the largest branches as text, what single paths add, the check, all as a table, and a picture."""
+        yield from self._facts()
+        yield Note(drawn(largest_branches(self, BRANCHES)[0]))
+        yield Note(self._finished_line())
+        branches = largest_branches(self, ROWS)
+        yield table(branches, "logits", len(self))
+        yield self.balance
+        yield flame(branches, self.headline(), "logits")
+
+    def _facts(self) -> Iterator[Facts]:
+        trace = self.growth.numbers.graph.trace
+        if trace is not None:
+            yield run_facts(trace, self.target)
+        yield Facts({"direction": self.direction, "opened": self.nodes, "paths": self.count, "value": self.value,
+                     "finished": self.finished, "stopped": self.stopped})  # fmt: skip
+
+    def _finished_line(self) -> str:
+        single = sum(map(Opening.singles, self.growth.openings))
+        left = len(self) - self.nodes - single
+        return (
+            f"{counted(single, 'single path')} in the tree add {self.finished:+.4f}; "
+            f"{counted(left, 'unopened bundle')} of paths add {self.value - self.finished:+.4f}"
+        )
 
     # Growing -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,93 @@
+"""A tree as lines of text, as a table and as the data of a flame graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...answer import Figure, Table, columns
+from .shown import Branch
+
+LARGE = 10**7
+"""From here on, a number of paths is written as a power of ten."""
+
+
+def drawn(root: Branch) -> str:
+    """Return a tree of branches as indented text."""
+    return "\n".join(_below(root))
+
+
+def _below(branch: Branch) -> Iterator[str]:
+    yield f"{_indent(branch.depth)}{branch.node.value:+.4f}  {branch.node.query}{_said(branch)}"
+    for child in branch.children:
+        yield from _below(child)
+    amount, value = branch.rest
+    if amount and branch.children:
+        yield f"{_indent(branch.depth + 1)}{value:+.4f}  … {amount:,} more"
+
+
+def _indent(depth: int) -> str:
+    return "  " * depth
+
+
+def _said(branch: Branch) -> str:
+    """How many paths there are, and how large its children are where they cancel."""
+    count, size = branch.node.count, branch.size
+    said = [f"{amount(count)} paths"] if count > 1 else []
+    if size is not None and size > 1.5 * abs(branch.node.value):
+        said.append(f"parts of size {size:.4g} cancel")
+    return f"   ({', '.join(said)})" if said else ""
+
+
+def amount(count: int) -> str:
+    """Return a number of paths: exact if it is short, else to two digits.
+
+    >>> amount(46_596), amount(1_073_741_824 * 10**30)
+    ('46,596', '1.1·10³⁹')
+    """
+    if count < LARGE:
+        return f"{count:,}"
+    power = len(str(count)) - 1
+    tenths = (count + 5 * 10 ** (power - 2)) // 10 ** (power - 1)
+    tenths, power = (10, power + 1) if tenths == 100 else (tenths, power)
+    return f"{tenths // 10}.{tenths % 10}·10{str(power).translate(_RAISED)}"
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def table(branches: Sequence[Branch], unit: str, all_nodes: int) -> Table:
+    """Return branches as rows, the largest first; each is joined to those of other trees by its query."""
+    head = (
+        columns.path("query"),
+        columns.number("value", unit=unit),
+        columns.count("paths"),
+        columns.number("size", "sum of |children|", unit, signed=False),
+        columns.path("parent"),
+    )
+    title = (
+        f"the {len(branches):,} largest of {all_nodes:,} nodes" if len(branches) < all_nodes else "all nodes"
+    )
+    return Table(head, map(_row, branches), "nodes", title, key=("query",), value="value", shown=0)
+
+
+def _row(branch: Branch) -> tuple[str, float, int, float | None, str | None]:
+    node, parent = branch.node, branch.parent
+    return node.query, node.value, node.count, branch.size, None if parent is None else parent.node.query
+
+
+def flame(branches: Sequence[Branch], title: str, unit: str) -> Figure:
+    """Return the boxes of a flame graph: the width of a box is its |value|, its color the sign."""
+    numbers = {id(branch): number for number, branch in enumerate(branches)}
+    boxes = [
+        {
+            "id": number,
+            "parent": None if branch.parent is None else numbers[id(branch.parent)],
+            "label": branch.node.label or branch.node.query,
+            "query": branch.node.query,
+            "value": branch.node.value,
+            "count": branch.node.count,
+            "depth": branch.depth,
+        }
+        for number, branch in enumerate(branches)
+    ]
+    return Figure("flame", "tree", {"nodes": boxes}, title, unit)

@@ -1,0 +1,101 @@
+"""One node split by source position: what its paths bring from each token, exactly.
+
+The target is pulled back through all of the node's paths to their sources, and met with each source at each position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...graph import Array, Pullback, Source, start_value
+from .endings import Endings
+from .numbers import Numbers
+from .pulled import PulledBack
+from .pushed import PushedForward
+from .spots import Spot, Word
+
+if TYPE_CHECKING:
+    from .node import TreeNode
+
+
+def by_position(node: TreeNode) -> Array:
+    """Return what a node's paths add, by the position at which they set out: (positions,).
+
+    What constants add that only the sink reads is put at the target's position. Costs one backward pass at most.
+    """
+    numbers = node.tree.growth.numbers
+    found = np.zeros(numbers.graph.sizes[0])
+    parts = _single(numbers, node.word) if node.count == 1 else _bundle(numbers, node.spot)
+    for part in parts:
+        if isinstance(part, float):
+            found[node.tree.target.position] += part
+        else:
+            found[: len(part)] += part
+    return found
+
+
+def _bundle(numbers: Numbers, spot: Spot) -> Iterator[Array | float]:
+    """The parts of all paths with an ending or a beginning."""
+    if isinstance(numbers, PulledBack):
+        yield from _before(numbers, spot)
+    elif not spot.word:
+        yield from _before(_back(numbers), Endings(numbers.walk).root)
+    elif isinstance(numbers, PushedForward) and spot.group:
+        yield _along(numbers, spot.word, numbers.covector(spot.depth, spot.group), spot.depth)
+    else:
+        for child in numbers.words.extras(spot):
+            yield from (
+                [numbers.straight[spot.word[0]]] if child.spot is None else _bundle(numbers, child.spot)
+            )
+
+
+def _single(numbers: Numbers, path: Word) -> Iterator[Array | float]:
+    """The parts of one path, from a source to the sink."""
+    source = numbers.graph.by_label[path[0]]
+    assert isinstance(source, Source), "a path begins with a source"
+    if len(path) == 2 and source.into:
+        yield numbers.straight[path[0]]
+    else:
+        yield _along(numbers, path[:-1], numbers.reading, len(numbers.graph.blocks))
+
+
+def _back(numbers: Numbers) -> PulledBack:
+    return PulledBack(numbers.walk, numbers.reading, numbers.straight)
+
+
+def _before(numbers: PulledBack, spot: Spot) -> Iterator[Array | float]:
+    """What all beginnings bring to an ending, and what begins right there."""
+    back, field = Pullback(numbers.walk, numbers.reading), numbers.field(spot)
+    live: Mapping[int, Array] = dict.fromkeys(spot.group & numbers.walk.live[spot.depth], field[None])
+    for depth in reversed(range(spot.depth + 1)):
+        for state, _, value in numbers.walk.arrivals(depth):
+            if state in live:
+                yield _met(live[state][0], value)
+        live = back.cross(depth - 1, live) if depth else {}
+    for child in numbers.words.extras(spot):
+        if spot == numbers.words.root:
+            yield numbers.straight[child.label]
+        else:
+            yield _met(numbers.arriving(spot.word), numbers.inside(child.label, spot.word[0]))
+
+
+def _along(numbers: Numbers, word: Word, field: Array, depth: int) -> Array:
+    """A covector field at a depth pulled back along a beginning and met with its source, by position."""
+    graph, back = numbers.graph, _back(numbers).ladder
+    source = graph.by_label[word[0]]
+    assert isinstance(source, Source), "a word begins with a source"
+    for label in reversed(word[1:]):
+        b = graph.places[label]
+        field = back.carry(field, depth, b + 1)
+        if label in source.into:
+            return _met(field, start_value(source.start, source.into[label]))
+        c = [component.label for component in graph.blocks[b].components].index(label)
+        field, depth = graph.kernels[b].transposed.each(field[None], np.array([c]))[0, 0], b
+    return _met(back.carry(field, depth, source.depth or 0), source.value())
+
+
+def _met(field: Array, value: Array) -> Array:
+    return np.asarray(np.einsum("nd,nd->n", field, value[: len(field)]))
