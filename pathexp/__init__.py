@@ -62,6 +62,7 @@ from .expansion import (
     tree,
     verify,
 )
+from .expansion.derive import derive
 from .graph import Query, ResidualGraph, freeze, query
 from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model, rewrite
 
@@ -100,6 +101,7 @@ __all__ = [
     "composition_table",
     "copying",
     "decompose",
+    "derive",
     "directions_of",
     "evaluate",
     "expand",

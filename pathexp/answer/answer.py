@@ -139,7 +139,7 @@ class Answer:
             self.__dict__[name] = _read_only(value)
 
     def __getattr__(self, name: str) -> Any:
-        if name in type(self).live:
+        if name in type(self).live or hasattr(type(self), name):
             raise AttributeError(
                 f"a copied {type(self).__name__} keeps labels and numbers, not {name!r}: ask again"
             )

@@ -38,3 +38,13 @@ def share(name: str, title: str = "", digits: int = 3, signed: bool = False) -> 
 def flag(name: str, title: str = "") -> Column:
     """Return a column of yes and no."""
     return Column(name, "flag", title)
+
+
+def formula(name: str, title: str = "") -> Column:
+    """Return a column of formulas: shortened where a terminal is narrow, whole in every other form."""
+    return Column(name, "formula", title)
+
+
+def hidden(name: str) -> Column:
+    """Return a column for machines: in records, JSON and CSV, not in print."""
+    return Column(name, "hidden")

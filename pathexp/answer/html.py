@@ -73,6 +73,7 @@ def _(part: Figure, top: int | None) -> str:
 
 @show.register
 def _(part: Table, top: int | None) -> str:
+    part = part.printed()
     limit = (None if part.shown is None else max(part.shown, ROWS)) if top is None else top
     rows = part.rows if limit is None else part.rows[:limit]
     head = "".join(f"<th>{word(column.heading)}</th>" for column in part.columns)

@@ -68,6 +68,7 @@ def _(part: Figure, top: int | None) -> str:
 
 @show.register
 def _(part: Table, top: int | None) -> str:
+    part = part.printed()
     limit = part.shown if top is None else top
     if limit == 0 and not part.rest:
         return ""

@@ -15,7 +15,7 @@ from .visible import inert
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = tuple[Value, ...]
-ColumnKind = Literal["text", "token", "path", "formula", "count", "number", "share", "flag"]
+ColumnKind = Literal["text", "token", "path", "formula", "count", "number", "share", "flag", "hidden"]
 NUMERIC: tuple[ColumnKind, ...] = ("count", "number", "share")
 Outcome = Literal["holds", "fails", "undecided"]
 
@@ -120,6 +120,22 @@ class Table:
         for wanted in (*self.key, *filter(None, [self.value])):
             if wanted not in names:
                 raise AnswerError(f"{wanted!r} is not a column of table {self.name!r}; columns are {names}")
+
+    def printed(self) -> Table:
+        """Return the table without its hidden columns."""
+        kept = [at for at, column in enumerate(self.columns) if column.kind != "hidden"]
+        if len(kept) == len(self.columns):
+            return self
+        rows, rest = ([tuple(row[at] for at in kept) for row in rows] for rows in (self.rows, self.rest))
+        names = {self.columns[at].name for at in kept}
+        key, value = (
+            tuple(name for name in self.key if name in names),
+            self.value if self.value in names else None,
+        )
+        return Table(
+            [self.columns[at] for at in kept], rows, self.name, self.title, key, value, self.shown, rest,
+            self.additive, self.absent,
+        )  # fmt: skip
 
     def records(self) -> list[dict[str, Value]]:
         """Return the rows as one dict each, by column name."""

@@ -56,7 +56,9 @@ def stream(answer: Sayable, *, width: int | None = None, top: int | None = None)
 
 
 def _explained(document: Document) -> str:
-    return "\n".join(f"{symbol}  {meaning}" for symbol, meaning in legend(document).items())
+    explained = legend(document)
+    wide = max(map(len, explained), default=0)
+    return "\n".join(f"{symbol:{wide}}  {meaning}" for symbol, meaning in explained.items())
 
 
 def shortened(line: str, width: int) -> str:
@@ -116,6 +118,7 @@ def _(part: Figure, width: int, top: int | None) -> str:
 
 @show.register
 def _(part: Table, width: int, top: int | None) -> str:
+    part = part.printed()
     limit = part.shown if top is None else top
     if limit == 0 and not part.rest:
         return ""

@@ -17,9 +17,7 @@ from . import (
     bigrams,
     bottlenecks,
     compose,
-    derive,
     derive_score,
-    expand,
     flow,
     head,
     heads,
@@ -29,7 +27,6 @@ from . import (
     intervene,
     lens,
     memory,
-    models,
     order_blind,
     orders,
     overlap,
@@ -62,8 +59,6 @@ class Command(Protocol):
 
 
 COMMANDS: Mapping[str, Command] = {
-    "expand": expand,
-    "derive": derive,
     "score": score,
     "derive-score": derive_score,
     "head": head,
@@ -88,7 +83,6 @@ COMMANDS: Mapping[str, Command] = {
     "basis": basis,
     "turn": turn,
     "order-blind": order_blind,
-    "models": models,
 }
 
 

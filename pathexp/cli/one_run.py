@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from ..circuits.attribution.attribution import UNITS, attribution
-from .command import Command, Option
+from ..expansion.summary import summary
+from .command import QUERY, Command, Option
 
 COMMANDS = (
+    Command(
+        "expand", summary, "one run",
+        "expand a run of a model into path terms that add up to its prediction",
+        "pathexp expand attn-2l 'To be, or not to be' --query 'E .* L1H1 U'",
+        takes="target", top="k", long=True,
+        options=(QUERY, Option("mlp", "whether paths pass through MLPs or start at them", choices=("gate", "source"))),
+    ),
     Command(
         "attribution", attribution, "one run",
         "attribute a logit to components, heads, layers, paths or source tokens",

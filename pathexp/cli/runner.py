@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from ..answer import Answer, Document, picture, text
-from ..answer.data import to_csv, to_json
 from ..circuits.corpus.corpus import Corpus
 from ..circuits.corpus.limits import Limits
 from ..circuits.corpus.tally import Tally
@@ -39,6 +38,7 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
     TOP.declare(group)
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--latex", action="store_true", help="print LaTeX")
     form.add_argument("--csv", action="store_true", help="print the rows of the main table as CSV")
     group.add_argument("--save", metavar="FILE", help="also draw a picture: .svg, .png, .pdf or .html")
     if command.long or command.states:
@@ -58,7 +58,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
     subjects: list[Any] = []
     for said, subject in _subjects(command, options):
         subjects = subject
-        if said and not (options.json or options.csv):
+        if said and not (options.json or options.csv or options.latex):
             print(said, flush=True)
     answer = command.ask(*subjects, **keywords(command, options))
     document = show(answer, options, None if command.top else options.top)
@@ -139,17 +139,21 @@ def limits_of(command: Command, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(answer: Answer, options: argparse.Namespace, top: int | None) -> Document:
-    """Print an answer in the form that is asked for, part by part as parts are made, and return its document."""
-    if options.json or options.csv:
-        document = answer.document
-        print(
-            to_json(document) if options.json else to_csv(document),
-            end="\n" if options.json else "",
-            flush=True,
-        )
-        return document
-    print()
+    """Print an answer in the form that is asked for, in print part by part as parts are made; return its document."""
+    form = next((form for form in FORMS if getattr(options, form)), None)
+    if form is not None:
+        print(FORMS[form](answer).rstrip("\n"), flush=True)
+        return answer.document
+    if getattr(options, "model", None) is not None:
+        print()
     return text.stream(answer, top=top)
+
+
+FORMS: Mapping[str, Callable[[Answer], str]] = {
+    "json": lambda answer: answer.to_json(),
+    "csv": lambda answer: answer.to_csv(),
+    "latex": lambda answer: answer.to_latex(),
+}
 
 
 def code_of(answer: Answer, document: Document) -> int:

@@ -2,6 +2,39 @@
 
 from __future__ import annotations
 
-from .command import Command
+from ..answer import Report, Table, columns
+from ..expansion.derive import derive
+from ..model import models
+from .command import QUERY, Command, Option, whole
 
-COMMANDS: tuple[Command, ...] = ()
+
+def bundled() -> Report:
+    """Return the trained models that ship with the package."""
+    head = (columns.text("name", "model"), columns.text("description"), columns.count("parameters"))
+    loss = columns.number("text_loss", "loss", "nats per token", 2, signed=False)
+    rows = [(card.name, card.description, card.parameters, card.text_loss) for card in models()]
+    return Report(
+        "trained models that ship with pathexp", (Table((*head, loss), rows, "models", key=("name",)),)
+    )
+
+
+COMMANDS = (
+    Command(
+        "derive", derive, "symbols and files",
+        "write path terms as symbols, from sizes alone",
+        "pathexp derive --layers 2 --heads 2 --latex",
+        takes="nothing",
+        options=(
+            Option("layers", "how many layers (2)", whole(0), metavar="N"),
+            Option("heads", "heads per layer (2)", whole(1), metavar="N"),
+            QUERY,
+            Option("max_terms", "how many terms to list (200)", whole(1), metavar="N"),
+        ),
+    ),
+    Command(
+        "models", bundled, "symbols and files",
+        "list the trained models that ship with pathexp",
+        "pathexp models",
+        takes="nothing",
+    ),
+)  # fmt: skip

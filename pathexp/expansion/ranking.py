@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import accumulate, islice
 from numbers import Integral
+from typing import ClassVar, overload
 
 import numpy as np
 
+from ..answer import Answer, Facts, Note, Part, Table, columns
 from ..errors import PathexpError
 from ..graph import Indices, Walk
 from ..model import Target
+from .header import counted
 from .path import Path
 from .search import Budget, Valued, by_size, constant_lost, interrupts, search
 from .term import Term
 from .values import path_values, straight_values
 
 
-@dataclass(frozen=True, repr=False)
-class Ranking:
-    """The k terms of largest |value| toward a target.
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranking(Answer):
+    """The k terms of largest |value| toward a target, as a sequence.
 
     `value` is the signed sum of the listed terms and `remainder` what all other paths add, so that
     value + remainder is the target. `examined` of `count` paths were evaluated one by one; `exact` says that
@@ -27,6 +31,8 @@ class Ranking:
     included. `margin` is how far rounding can blur the ranking's end, in the target's units: no path that is not
     listed exceeds the least that is listed by more.
     """
+
+    live: ClassVar[frozenset[str]] = frozenset({"terms"})
 
     terms: tuple[Term, ...]
     values: tuple[float, ...]
@@ -37,6 +43,19 @@ class Ranking:
     exact: bool
     bound: float
     margin: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, index: int) -> Term: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Term, ...]: ...
+    def __getitem__(self, index: int | slice) -> Term | tuple[Term, ...]:
+        return self.terms[index]
+
+    def __iter__(self) -> Iterator[Term]:
+        return iter(self.terms)
 
     @property
     def value(self) -> float:
@@ -52,23 +71,59 @@ class Ranking:
         last = len(self.terms)
         return f"place {last}" if self.ties == 1 else f"places {last - self.ties + 1} to {last}"
 
-    def __repr__(self) -> str:
-        return f"<Ranking: {len(self.terms)} of {self.count:,} terms toward {self.target.label}>"
+    @property
+    def complete(self) -> bool:
+        """Whether the ranking is proven."""
+        return self.exact
 
-    def __str__(self) -> str:
-        head = f"{len(self.terms)} largest of {self.count:,} terms toward {self.target.label}"
-        rows = [f"{value:+12.6f}  {term.path}" for term, value in zip(self.terms, self.values, strict=True)]
-        proof = "proven" if self.exact else f"not proven: paths up to |{self.bound:.6g}| may be missing"
-        if self.exact and self.ties:
-            proof = f"proven, {self._tied()} within rounding"
-        return "\n".join(
-            [
-                f"{head} ({proof}, {self.examined:,} examined)",
-                *rows,
-                f"{self.value:+12.6f}  sum of the terms listed",
-                f"{self.remainder:+12.6f}  exact remainder, {self.count - len(self.terms):,} terms not listed",
-            ]
+    @property
+    def certainty(self) -> str:
+        """What is known of the paths that are not listed, in a sentence."""
+        examined = f"{self.examined:,} of {self.count:,} paths were evaluated"
+        if len(self) == self.count:
+            return "these are all paths"
+        if self.exact:
+            tied = f"; {self._tied()} within rounding" if self.ties else ""
+            return f"proven{tied}: no other path adds more than {self.bound:.4g} in absolute value ({examined})"
+        missing = "nothing bounds the paths that are missing"
+        if np.isfinite(self.bound):
+            missing = f"paths of up to {self.bound:.4g} in absolute value may be missing"
+        return f"not proven: {missing} ({examined}); give it more time"
+
+    def headline(self) -> str:
+        """Return what is ranked, and whether it is proven."""
+        proof = "proven" if self.exact else "not proven"
+        return f"{len(self)} largest of {counted(self.count, 'term')} toward {self.target.label} ({proof})"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the terms with the exact remainder, and what is known of those that are not listed."""
+        yield Facts(
+            {
+                name: getattr(self, name)
+                for name in ("count", "examined", "exact", "bound", "margin", "ties", "remainder")
+            }
         )
+        yield Facts({"value": self.value, "target": self.target.label, "target_value": self.target.value})
+        yield self.table()
+        yield Note(self.certainty)
+
+    def table(self, title: str = "") -> Table:
+        """Return the terms, the largest first; the exact remainder is the row after them."""
+        rows = [
+            (str(term.path), term.order, value, total, term.formula, term.latex())
+            for term, value, total in zip(self.terms, self.values, accumulate(self.values), strict=True)
+        ]
+        rest = (
+            f"{counted(self.count - len(self), 'other path')}",
+            None,
+            self.remainder,
+            self.value + self.remainder,
+        )
+        return Table(
+            (columns.path(), columns.count("order"), columns.number("adds", "contribution", "logits"),
+             columns.number("cumulative", unit="logits"), columns.formula("formula"), columns.hidden("latex")),
+            rows, "paths", title, key=("path",), value="adds", shown=None, rest=[(*rest, "", "")], absent="unknown",
+        )  # fmt: skip
 
 
 ENUMERATED = 50_000

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from ..answer import Answer, Check, Facts, Part
+from ..answer.parts import Outcome
 from ..errors import PathexpError
 from ..graph import Array, ResidualGraph, Walk
 from ..kinds import LOGITS, NUMBER, TEXT, expect, instance
@@ -17,15 +19,15 @@ ONE_BY_ONE = 10_000
 """Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all paths."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, eq=False, repr=False)
+class Verdict(Answer):
     """A comparison of a sum over paths with logits computed without them.
 
-    `ok` holds if the largest absolute difference is at most `tolerance`, which is derived from the rounding
-    of both sides (see `pathexp.expansion.tolerance`) and must itself be small beside the logits.
+    It holds if the largest absolute difference is at most `tolerance`, which is derived from the rounding of both
+    sides (see `pathexp.expansion.tolerance`). Where the tolerance is not small beside the logits, `reason` says so and
+    nothing can be told.
     """
 
-    ok: bool
     max_error: float
     tolerance: float
     position: int
@@ -36,18 +38,41 @@ class Verdict:
     method: str
     reason: str = ""
 
-    def __str__(self) -> str:
-        sign = "≤" if self.max_error <= self.tolerance else ">"
-        head = "paths add up to the forward pass" if self.ok else "PATHS DO NOT ADD UP"
-        lines = [
-            f"{head}: largest error {self.max_error:.2e} {sign} tolerance {self.tolerance:.2e}",
-            f"  {self.method}; worst at position {self.position}, token {self.token}: "
-            f"{self.found:.9g} for {self.expected:.9g}",
-        ]
-        return "\n".join([*lines, f"  {self.reason}"] if self.reason else lines)
-
     def __bool__(self) -> bool:
         return self.ok
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether the paths add up, do not, or it cannot be told."""
+        return self.check.outcome
+
+    @property
+    def check(self) -> Check:
+        """The comparison as a part of an answer."""
+        detail = (
+            f"{self.method}; worst at position {self.position}, token {self.token}: "
+            f"got {self.found:.9g}, expected {self.expected:.9g}"
+        )
+        return Check(
+            "paths add up to the forward pass", self.max_error, self.tolerance,
+            "rounding of both sides, carried to the logits", detail, self.reason, "verdict",
+        )  # fmt: skip
+
+    def headline(self) -> str:
+        """Return the check in one line."""
+        return str(self.check)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield where it is worst, and the check."""
+        yield Facts(
+            {name: getattr(self, name) for name in ("max_error", "position", "token", "found", "expected")}
+        )
+        yield Facts({"tolerance": self.tolerance, "scale": self.scale, "method": self.method, "ok": self.ok})
+        yield self.check
+
+    def text(self, *, width: int | None = None, top: int | None = None) -> str:
+        """Return the check and where it is worst."""
+        return "\n".join([str(self.check), f"  {self.check.detail}"])
 
 
 def compare(found: Array, expected: Array, tolerance: float, method: str) -> Verdict:
@@ -72,7 +97,6 @@ def compare(found: Array, expected: Array, tolerance: float, method: str) -> Ver
     blind = tolerance > _BLIND * scale and worst > 0
     reason = f"the tolerance is not small beside the logits (root mean square {scale:.3g})" if blind else ""
     return Verdict(
-        ok=worst <= tolerance and not blind,
         max_error=worst,
         tolerance=tolerance,
         position=position,
