@@ -32,7 +32,7 @@ def test_no_arguments_help(capsys):
 def test_expand_prints_the_whole_story(capsys):
     code, out, err = run(capsys, "expand")
     assert code == 0 and err == ""
-    for part in ("attn-2l: 2 layers × 8 heads", "predicts", "held fixed", "attention patterns", "81 paths",
+    for part in ("attn-2l: 2 layers × 8 heads", "predicts", "frozen", "attention patterns", "81 paths",
                  "1 of order 0, 16 of order 1, 64 of order 2", "formula", "W_U", "other paths",
                  "paths add up to the forward pass"):  # fmt: skip
         assert part in out, part
@@ -41,22 +41,23 @@ def test_expand_prints_the_whole_story(capsys):
 def test_expand_as_json(capsys):
     code, out, _ = run(capsys, "expand", "attn-1l", "the king", "--json", "--top", "3")
     data = json.loads(out)
-    assert code == 0 and data["count"] == 9 and data["count_by_order"] == [1, 8]
-    assert data["truncated"] and data["kept"] == len(data["terms"]) == 3 and data["verdict"]["ok"]
-    assert data["sum"] + data["remainder"] == pytest.approx(data["target"]["value"], abs=1e-9)
-    assert sum(data["totals_by_order"]) == pytest.approx(data["target"]["value"], abs=1e-9)
-    assert data["frozen"]
+    assert code == 0 and data["count"] == 9 and [row["paths"] for row in data["tables"]["orders"]["rows"]] == [1, 8]
+    assert len(data["tables"]["paths"]["rows"]) == 3 and data["checks"][0]["ok"]
+    assert data["value"] + data["remainder"] == pytest.approx(data["target_value"], abs=1e-9)
+    orders = data["tables"]["orders"]["rows"]
+    assert sum(row["adds"] for row in orders) == pytest.approx(data["target_value"], abs=1e-9)
+    assert any(note.startswith("frozen: attention patterns") for note in data["notes"])
 
 
 def test_expand_a_file_on_tokens_inside_a_query(capsys, model_file):
     code, out, _ = run(capsys, "expand", model_file, "--tokens", "1,2,3", "--query", "E .* L1H1 U",
                        "--target", "#4", "--versus", "#5", "--position", "1", "--json", "--top", "99")  # fmt: skip
     data = json.loads(out)
-    assert code == 0 and data["count"] == 3 and not data["truncated"] and data["target"]["position"] == 1
+    assert code == 0 and data["count"] == 3 == len(data["tables"]["paths"]["rows"]) and data["position"] == 1
     trace = px.load(model_file).run([1, 2, 3])
     target = trace.logit_difference(4, 5, position=1)
     expected = px.expand(trace).where("E .* L1H1 U").value(target)
-    assert data["sum"] + data["remainder"] == pytest.approx(expected, abs=1e-12)
+    assert data["value"] + data["remainder"] == pytest.approx(expected, abs=1e-12)
 
 
 def test_derive(capsys):
@@ -72,14 +73,14 @@ def test_derive_says_what_it_leaves_out(capsys):
     assert code == 3 and "23,298,085,122,476 more of 23,298,085,122,481" in out
     code, out, _ = run(capsys, "derive", "--layers", "3", "--heads", "2", "--max-terms", "5", "--json")
     data = json.loads(out)
-    assert code == 3 and data["truncated"] and data["kept"] == 5 and data["count"] == 27
+    assert code == 3 and not data["complete"] and data["listed"] == 5 and data["count"] == 27
 
 
 def test_models(capsys):
     code, out, _ = run(capsys, "models")
     assert code == 0 and all(name in out for name in ("attn-0l", "attn-1l", "attn-2l"))
     code, out, _ = run(capsys, "models", "--json")
-    assert [card["name"] for card in json.loads(out)] == ["attn-0l", "attn-1l", "attn-2l"]
+    assert [card["name"] for card in json.loads(out)["tables"]["models"]["rows"]] == ["attn-0l", "attn-1l", "attn-2l"]
 
 
 @pytest.mark.parametrize(
@@ -90,22 +91,28 @@ def test_models(capsys):
         (["expand", "attn-2l", ""], "0 tokens"),
         (["expand", "attn-2l", "the " * 400], "128"),
         (["expand", "attn-2l", "the", "--tokens", "1"], "not both"),
-        (["expand", "attn-2l", "--tokens", "one"], "whole numbers"),
+        (["expand", "attn-2l", "--tokens", "one"], "expected integers"),
         (["expand", "attn-2l", "--tokens", "99999"], "99999"),
         (["expand", "attn-2l", "the", "--query", "E (L0H0 U"], "never closed"),
         (["expand", "attn-2l", "the", "--query", "E L9H0 U"], "L9H0"),
         (["expand", "attn-2l", "the", "--target", "no such token at all"], "no such token"),
         (["expand", "attn-2l", "the", "--position", "7"], "position 7"),
-        (["expand", "attn-2l", "the", "--top", "0"], "whole number"),
-        (["derive", "--layers", "-1"], "layers"),
-        (["derive", "--heads", "0"], "heads"),
+        (["expand", "attn-2l", "the", "--top", "0"], "top"),
         (["derive", "--layers", "2", "--query", "E L5H0 U"], "L5H0"),
     ],
 )
 def test_bad_input_is_refused_without_a_traceback(capsys, arguments, text):
     code, out, err = run(capsys, *arguments)
-    assert code == 2 and out == "" and "Traceback" not in err
+    assert code == 2 and "Traceback" not in err + out
     assert text in err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--layers", "-1"), ("--heads", "0"), ("--max-terms", "x")])
+def test_numbers_that_are_none_are_refused_by_the_option(capsys, option, value):
+    with pytest.raises(SystemExit) as stop:
+        main(["derive", option, value])
+    assert stop.value.code == 2
+    assert f"argument {option}: expected an integer ≥" in capsys.readouterr().err
 
 
 def test_a_corrupt_file(capsys, tmp_path):
@@ -121,7 +128,7 @@ def test_a_failed_verdict_has_its_own_exit_code(capsys, monkeypatch, model_file)
     honest = expansion.verify_walk
     monkeypatch.setattr(expansion, "verify_walk", lambda walk, reference: honest(walk, reference + 1e-3))
     code, out, _ = run(capsys, "expand", model_file, "--tokens", "1,2")
-    assert code == 1 and "DO NOT ADD UP" in out
+    assert code == 1 and "does not hold: paths add up" in out
 
 
 def test_as_a_process():
@@ -150,15 +157,15 @@ def test_tokens_cannot_move_the_cursor(capsys):
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"), [((), "proven: no other path adds more than"), (("--seconds", "0"), "not proven: ")]
+    ("limit", "said"), [((), "proven: no other path adds more than"), (("--seconds", "0.000001"), "not proven: ")]
 )
 def test_what_is_proven_of_paths_that_nobody_lists_is_said(tmp_path, capsys, limit, said):
     model = px.random_model(layers=8, heads=6, d_model=16, d_head=3, d_vocab=9, n_ctx=8, seed=3)
     model.save(tmp_path / "deep.npz")
     asked = ["expand", str(tmp_path / "deep.npz"), "--tokens", "1 2 3", "--top", "3"]
-    assert main([*asked, *limit]) == 0
+    assert main([*asked, *limit]) == (3 if limit else 0)
     assert f"\n{said}" in capsys.readouterr().out
-    assert main([*asked, *limit, "--json"]) == 0
+    assert main([*asked, *limit, "--json"]) == (3 if limit else 0)
     told = json.loads(capsys.readouterr().out)
-    assert told["proven"] == (not limit)
+    assert told["exact"] == (not limit)
     assert 0 < told["examined"] < told["count"]

@@ -26,8 +26,9 @@ def test_exactly_two_commands_make_their_own_environment():
     assert all(" && " in command and "\n" not in command for command in commands)
 
 
-def test_the_first_screen_shows_what_the_command_prints(capsys):
+def test_the_first_screen_shows_what_the_command_prints(capsys, monkeypatch):
     """The block of the README is the real output; the last digits of errors may differ between machines."""
+    monkeypatch.setenv("COLUMNS", "80")
     block = re.search(r"```text\n(.*?)```", README, re.S)
     assert block and main(["expand"]) == 0
     printed = capsys.readouterr().out

@@ -51,6 +51,11 @@ class Summary(Answer):
         """The comparison with the forward pass."""
         return self.terms.verify()
 
+    @property
+    def complete(self) -> bool:
+        """Whether the ranking is proven."""
+        return self.ranking.exact
+
     def headline(self) -> str:
         """Return how many paths of which order there are."""
         orders = ", ".join(f"{n:,} of order {k}" for k, n in enumerate(self.terms.count_by_order()) if n)

@@ -42,6 +42,11 @@ class Verdict(Answer):
         return self.ok
 
     @property
+    def ok(self) -> bool:
+        """Whether the paths add up."""
+        return self.check.ok
+
+    @property
     def outcome(self) -> Outcome:
         """Whether the paths add up, do not, or it cannot be told."""
         return self.check.outcome
@@ -67,7 +72,7 @@ class Verdict(Answer):
         yield Facts(
             {name: getattr(self, name) for name in ("max_error", "position", "token", "found", "expected")}
         )
-        yield Facts({"tolerance": self.tolerance, "scale": self.scale, "method": self.method, "ok": self.ok})
+        yield Facts({"tolerance": self.tolerance, "scale": self.scale, "method": self.method})
         yield self.check
 
     def text(self, *, width: int | None = None, top: int | None = None) -> str:

@@ -65,4 +65,4 @@ def test_g15_every_cut_list_says_so(capsys):
     assert main(["derive", "--layers", "2", "--heads", "2", "--max-terms", "9"]) == 0
     assert "more of" not in capsys.readouterr().out
     ranking = px.expand(trace := px.random_model(seed=1).run([1, 2])).top(5, trace.logit(3))
-    assert f"{ranking.count - 5:,} terms not listed" in str(ranking) and ranking.remainder != 0
+    assert f"{ranking.count - 5:,} other paths" in str(ranking) and ranking.remainder != 0
