@@ -41,7 +41,11 @@ def test_expand_prints_the_whole_story(capsys):
 def test_expand_as_json(capsys):
     code, out, _ = run(capsys, "expand", "attn-1l", "the king", "--json", "--top", "3")
     data = json.loads(out)
-    assert code == 0 and data["count"] == 9 and [row["paths"] for row in data["tables"]["orders"]["rows"]] == [1, 8]
+    assert (
+        code == 0
+        and data["count"] == 9
+        and [row["paths"] for row in data["tables"]["orders"]["rows"]] == [1, 8]
+    )
     assert len(data["tables"]["paths"]["rows"]) == 3 and data["checks"][0]["ok"]
     assert data["value"] + data["remainder"] == pytest.approx(data["target_value"], abs=1e-9)
     orders = data["tables"]["orders"]["rows"]
@@ -80,7 +84,11 @@ def test_models(capsys):
     code, out, _ = run(capsys, "models")
     assert code == 0 and all(name in out for name in ("attn-0l", "attn-1l", "attn-2l"))
     code, out, _ = run(capsys, "models", "--json")
-    assert [card["name"] for card in json.loads(out)["tables"]["models"]["rows"]] == ["attn-0l", "attn-1l", "attn-2l"]
+    assert [card["name"] for card in json.loads(out)["tables"]["models"]["rows"]] == [
+        "attn-0l",
+        "attn-1l",
+        "attn-2l",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +165,8 @@ def test_tokens_cannot_move_the_cursor(capsys):
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"), [((), "proven: no other path adds more than"), (("--seconds", "0.000001"), "not proven: ")]
+    ("limit", "said"),
+    [((), "proven: no other path adds more than"), (("--seconds", "0.000001"), "not proven: ")],
 )
 def test_what_is_proven_of_paths_that_nobody_lists_is_said(tmp_path, capsys, limit, said):
     model = px.random_model(layers=8, heads=6, d_model=16, d_head=3, d_vocab=9, n_ctx=8, seed=3)

@@ -84,7 +84,9 @@ class Ranking(Answer):
             return "these are all paths"
         if self.exact:
             tied = f"; {self._tied()} within rounding" if self.ties else ""
-            return f"proven{tied}: no other path adds more than {self.bound:.4g} in absolute value ({examined})"
+            return (
+                f"proven{tied}: no other path adds more than {self.bound:.4g} in absolute value ({examined})"
+            )
         missing = "nothing bounds the paths that are missing"
         if np.isfinite(self.bound):
             missing = f"paths of up to {self.bound:.4g} in absolute value may be missing"
