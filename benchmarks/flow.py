@@ -44,7 +44,8 @@ def main(arguments: list[str] | None = None) -> None:
     terms = px.expand(trace)
     _ = terms.graph.kernels  # made once for every use of a run
     took = seconds(lambda: px.flow(trace, target))
-    graph = px.flow(trace, target)
+    whole = px.flow(trace, target)
+    graph = whole.to_networkx()
     inner = [node for node in graph if graph.in_degree(node) and graph.out_degree(node)]
     gap = max(
         abs(
@@ -62,11 +63,11 @@ def main(arguments: list[str] | None = None) -> None:
         f"one edge by its query {one:8.2f} s   all edges so: {one * graph.number_of_edges():,.0f} s, {one * graph.number_of_edges() / took:,.0f} ×"
     )
     print(
-        f"largest imbalance at a node {gap:.1e}, of the whole {abs(graph.graph['value'] - target.value):.1e}; peak {peak():.0f} MB"
+        f"largest imbalance at a node {gap:.1e}, of the whole {abs(whole.value - target.value):.1e}; peak {peak():.0f} MB"
     )
     start = time.perf_counter()
-    kept = px.prune(graph, share=0.9)
-    print(f"pruned to {kept.number_of_edges():,} edges that keep 90 % in {time.perf_counter() - start:.1f} s")
+    kept = whole.prune(share=0.9)
+    print(f"pruned to {len(kept.edges):,} edges that keep 90 % in {time.perf_counter() - start:.1f} s")
 
 
 if __name__ == "__main__":

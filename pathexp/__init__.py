@@ -22,7 +22,6 @@ from .circuits import (
     copying,
     directions_of,
     explain_induction,
-    flow,
     head,
     head_kinds,
     induction_heads,
@@ -35,7 +34,6 @@ from .circuits import (
     order_importance,
     overlap,
     overlaps,
-    prune,
     rerun,
     skip_trigrams,
     through,
@@ -46,6 +44,7 @@ from .circuits import (
 )
 from .circuits.attribution.attribution import attribution
 from .circuits.attribution.decompose import decompose
+from .circuits.attribution.flow import flow
 from .errors import PathexpError
 from .expansion import (
     Expansion,
@@ -124,7 +123,6 @@ __all__ = [
     "order_importance",
     "overlap",
     "overlaps",
-    "prune",
     "query",
     "random_model",
     "rerun",

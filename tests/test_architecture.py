@@ -25,6 +25,7 @@ LAZY = {
     "algebra/workers.py": {"threadpoolctl"},
     "answer/frame.py": {"pandas"},
     "expansion/symbolic.py": {"sympy"},
+    "graph/files.py": {"networkx"},
     "graph/network.py": {"networkx"},
     "model/load/gguf_file.py": {"gguf"},
     "model/load/tokenizer_json.py": {"tokenizers"},

@@ -6,7 +6,6 @@ from .bigrams import Bigrams, bigrams
 from .bottleneck import Bottleneck, Bottlenecks, bottlenecks, effective_rank
 from .composition import CompositionScores, composition_scores
 from .composition_path import CompositionTable, PathComposition, composition_score, composition_table
-from .flow import flow, inflow_shares, split
 from .heads.copying import (
     Copying,
     Spectrum,
@@ -29,7 +28,6 @@ from .lens import Lens, logit_lens
 from .memory import Erasure, MemoryManagement, memory_management
 from .order import OrderBlind, order_blind
 from .privilege import Privilege, basis_privilege
-from .prune import prune
 from .raised import Raised, all_raised, happens, raised
 from .running import Tally, tally
 from .skip_trigrams import Bug, SkipTrigram, bugs, forced_bug, skip_trigrams
@@ -91,14 +89,12 @@ __all__ = [
     "distance",
     "effective_rank",
     "explain_induction",
-    "flow",
     "forced_bug",
     "happens",
     "head",
     "head_kinds",
     "induction_heads",
     "induction_pairs",
-    "inflow_shares",
     "information",
     "interference",
     "intervene",
@@ -109,7 +105,6 @@ __all__ = [
     "ov_spectrum",
     "overlap",
     "overlaps",
-    "prune",
     "qk_spectrum",
     "raised",
     "rebase_ov",
@@ -119,7 +114,6 @@ __all__ = [
     "row_maximum_on_diagonal",
     "skip_trigrams",
     "spectrum",
-    "split",
     "swap_ov",
     "swap_qk",
     "tally",

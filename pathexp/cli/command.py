@@ -64,6 +64,7 @@ class Command:
     windows: how many windows of --corpus are taken where --windows does not say; None where a corpus is not cut into
         windows. The question gets the windows as `corpus`.
     text: the text that is run where none is given; None: the question decides.
+    graph: whether the answer has `to_networkx`, which --graph writes to a file.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Command:
     long: bool = False
     states: bool = False
     windows: int | None = None
+    graph: bool = False
 
 
 def whole(least: int = 0) -> Callable[[str], int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..circuits.attribution.attribution import UNITS, attribution
+from ..circuits.attribution.flow import flow
 from ..expansion.summary import summary
-from .command import QUERY, Command, Option
+from .command import QUERY, Command, Option, fraction
 
 COMMANDS = (
     Command(
@@ -19,5 +20,15 @@ COMMANDS = (
         "attribute a logit to components, heads, layers, paths or source tokens",
         "pathexp attribution attn-2l 'To be, or not to be' --by layer",
         takes="target", options=(Option("by", "the units that add up", choices=UNITS),),
+    ),
+    Command(
+        "flow", flow, "one run",
+        "show how much of a logit passes along every edge",
+        "pathexp flow attn-2l 'To be, or not to be' --query 'E .* L1H3 U'",
+        takes="target", graph=True, options=(
+            QUERY,
+            Option("per_position", "one node per component and position", flag=True),
+            Option("share", "prune to the strongest edges whose paths add this share of the target", fraction, metavar="S"),
+        ),
     ),
 )  # fmt: skip

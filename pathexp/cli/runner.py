@@ -16,6 +16,7 @@ from ..circuits.corpus.limits import Limits
 from ..circuits.corpus.tally import Tally
 from ..errors import PathexpError
 from ..expansion.header import model_line, prediction_line, text_line
+from ..graph import check_graph_file, save_graph
 from .command import LENGTH, WINDOWS, Command, Option, seconds, whole
 from .inputs import declare_inputs, model_of, target_of, trace_of
 
@@ -24,6 +25,7 @@ OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
 
 TOP = Option("top", "how many rows to print", whole(0), metavar="K")
 SECONDS = Option("seconds", "stop after this time and show what there is", seconds, metavar="S")
+GRAPH = Option("graph", "also write the graph: .dot, .graphml or .json", metavar="FILE")
 STATE = Option(
     "resume", "go on from the sums in this .npz, if it is there, and keep them in it", metavar="FILE"
 )
@@ -41,6 +43,8 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
     form.add_argument("--latex", action="store_true", help="print LaTeX")
     form.add_argument("--csv", action="store_true", help="print the rows of the main table as CSV")
     group.add_argument("--save", metavar="FILE", help="also draw a picture: .svg, .png, .pdf or .html")
+    if command.graph:
+        GRAPH.declare(group)
     if command.long or command.states:
         SECONDS.declare(group)
         group.add_argument("--quiet", action="store_true", help="report no progress on stderr")
@@ -64,6 +68,8 @@ def run(command: Command, options: argparse.Namespace) -> int:
     document = show(answer, options, None if command.top else options.top)
     if options.save is not None:
         picture.save(document, options.save)
+    if (file := getattr(options, "graph", None)) is not None:
+        save_graph(getattr(answer, "to_networkx")(), file)  # noqa: B009
     if (file := getattr(options, "resume", None)) is not None and (
         tally := getattr(answer, "tally", None)
     ) is not None:
@@ -76,6 +82,9 @@ def check_outputs(options: argparse.Namespace) -> None:
     if options.save is not None:
         picture.check_file(options.save)
         _check_folder("--save", options.save)
+    if (file := getattr(options, "graph", None)) is not None:
+        check_graph_file(file)
+        _check_folder("--graph", file)
     if (file := getattr(options, "resume", None)) is not None:
         if not file.endswith(".npz"):
             raise PathexpError(f"--resume: expected a file that ends in .npz, got {file!r}")

@@ -4,6 +4,7 @@ from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
 from .cache import WeakCache
 from .ends import CapMode
+from .files import check_graph_file, save_graph
 from .freeze import freeze
 from .graph import ResidualGraph
 from .kernel import BlockKernel, Indices, Stack, product_norm
@@ -43,6 +44,7 @@ __all__ = [
     "Walk",
     "WeakCache",
     "chain",
+    "check_graph_file",
     "check_paths",
     "compile_query",
     "empty_multigraph",
@@ -53,6 +55,7 @@ __all__ = [
     "pull",
     "push",
     "query",
+    "save_graph",
     "start_value",
     "word_map",
 ]

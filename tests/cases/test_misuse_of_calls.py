@@ -41,7 +41,7 @@ def calls():
         px.head(model, "L1H0"),
         px.virtual_weight(model, "L0H0", "L1H0.Q"),
     )
-    term, flow = terms["E L0H0 U"], px.flow(trace, target)
+    term = terms["E L0H0 U"]
     short = {"model": model, "length": 4}
     return {
         "all_raised": {"model": one, "trigrams": bug.all, "contexts": 3, "length": 9, "gap": 2, "seed": 1},
@@ -67,7 +67,7 @@ def calls():
         "expand": {"what": trace, "condition": "E .* U"},
         "expand_score": {"trace": trace, "head": "L1H0", "query": 2, "key": 1, "graph": graph},
         "explain_induction": {**short, "head": "L1H0", "before": "L0H0", "queries": 1, "runs": 1, "seed": 1},
-        "flow": {"what": trace, "target": target, "per_position": False},
+        "flow": {"what": trace, "target": target, "query": "E .* U", "per_position": False, "share": 0.5},
         "forced_bug": {"model": one, "head": "L0H0", "source": 1, "first": (2, 3), "second": (4, 5)},
         "freeze": {"trace": trace, "mlp": "gate", "neurons": {}, "cap": "ratio"},
         "happens": {"model": one, "bug": bug},
@@ -77,7 +77,6 @@ def calls():
         "induction_heads": {**short, "runs": 2, "prefix": [1], "seed": 1},
         "induction_model": {"d_vocab": 8, "n_ctx": 9, "name": "x"},
         "induction_pairs": {"model": model, "positions": 8},
-        "inflow_shares": {"graph": flow},
         "information": {"trace": trace, "target": target},
         "interference": {"directions": np.eye(3)},
         "intervene": {"trace": trace, "cut": "E U", "other": other, "sides": "qk"},
@@ -90,7 +89,6 @@ def calls():
         "ov_spectrum": {"head": head},
         "overlap": {"model": model, "writer": "L0H0", "reader": "L1H0", "norms": "raw"},
         "overlaps": {"model": model, "norms": "raw"},
-        "prune": {"flow": flow, "share": 0.5},
         "qk_spectrum": {"head": head, "distance": None},
         "query": {"text": "E U"},
         "raised": {"model": one, "trigram": bug.asked[0], "contexts": 3, "length": 9, "gap": 2, "seed": 1},
@@ -102,7 +100,6 @@ def calls():
         "row_maximum_on_diagonal": {"map": vw @ vw.T, "block": 100},
         "skip_trigrams": {"model": one, "k": 2, "head": "L0H0", "source": 1},
         "spectrum": {"map": vw @ vw.T},
-        "split": {"graph": flow, "block": 0},
         "swap_ov": {"model": model, "a": "L0H0", "b": "L1H0"},
         "swap_qk": {"model": model, "a": "L0H0", "b": "L1H0"},
         "tally": {"windows": [np.array([1])], "measure": lambda w: {"n": np.ones(1)}, "question": "x", "limit": 1},

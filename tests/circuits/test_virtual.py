@@ -11,7 +11,7 @@ from pathexp.algebra import norm, top_entries
 from pathexp.errors import GraphError, PathError, PathexpError
 from pathexp.graph import push
 from pathexp.graph.reading import reading_graph
-from tests.circuits.test_flow import PUBLISHED, by_hand
+from tests.circuits.attribution.test_flow import PUBLISHED, by_hand
 from tests.peak import PEAK
 from tests.zoo import FAMILIES
 

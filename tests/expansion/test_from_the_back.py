@@ -7,7 +7,7 @@ import pathexp as px
 from pathexp.expansion.target_totals import TargetTotals
 from pathexp.expansion.tolerance import rounding_tolerance
 from pathexp.graph import Pullback, everything, positions_needed
-from tests.circuits.test_flow import by_hand, hand_target
+from tests.circuits.attribution.test_flow import by_hand, hand_target
 from tests.zoo import FAMILIES, ZOO
 
 EVERY = {**ZOO, **FAMILIES}

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.errors import GraphError, SizeError
-from pathexp.report import sankey as sankey_room
-from pathexp.report.dot import dot
-from pathexp.report.graph_files import flattened, graph_json, graphml
-from pathexp.report.sankey import sankey
+from pathexp.errors import GraphError
+from pathexp.graph.files import dot, flattened, graph_json, graphml, save_graph
 
 HOSTILE = ["a:b", "a", 'x"y', "λ→", "\n", "\\n", "<b>", "x\\", "a -> b", "\x1b", "]]>", ""]
 
@@ -60,7 +57,7 @@ def test_json_round_trip():
 
 
 def test_graphml_round_trip():
-    graph = px.flow(trace(), trace().logit(1))
+    graph = px.flow(trace(), trace().logit(1)).to_networkx()
     text = graphml(graph)
     back = nx.parse_graphml(text, force_multigraph=True)
     assert set(back) == set(graph)
@@ -93,24 +90,15 @@ def trace():
     return px.random_model(layers=2, heads=2, norm="layernorm", biases=True, seed=1).run([1, 2, 3])
 
 
-@pytest.mark.parametrize("per_position", [False, True])
-def test_a_sankey_diagram_shows_every_edge_and_node(per_position):
-    graph = px.flow(trace(), trace().logit(1), per_position=per_position)
-    root = ET.fromstring(sankey(graph, "a <flow>"))
-    svg = "{http://www.w3.org/2000/svg}"
-    said = [path.find(f"{svg}title").text for path in root.iter(f"{svg}path")]
-    expected = {f"{a} → {b}: {flow:+.4g}" for a, b, flow in graph.edges(data="flow")}
-    assert set(said) == expected and len(said) == graph.number_of_edges()
-    assert {path.get("fill") for path in root.iter(f"{svg}path")} == {"#b2182b", "#2166ac"}
-
-
-def test_an_empty_flow_is_an_empty_picture():
-    graph = px.flow(px.expand(trace(), "E L1H0 L0H0 U"), trace().logit(1))
-    assert ET.fromstring(sankey(graph)) is not None
+def test_an_empty_flow_is_an_empty_graph(tmp_path):
+    graph = px.flow(trace(), trace().logit(1), query="E L1H0 L0H0 U").to_networkx()
     assert dot(graph).startswith("digraph {")
+    save_graph(graph, str(tmp_path / "empty.json"))
+    assert len(nx.node_link_graph(json.loads((tmp_path / "empty.json").read_text()), edges="edges")) == 0
 
 
-def test_too_many_bands_are_refused(monkeypatch):
-    monkeypatch.setattr(sankey_room, "MAX_EDGES", 3)
-    with pytest.raises(SizeError, match=r"beyond the limit of 3.*prune"):
-        sankey(px.flow(trace(), trace().logit(1)))
+def test_files_that_cannot_be_written_are_refused(tmp_path):
+    with pytest.raises(GraphError, match="cannot write the graph"):
+        save_graph(hostile(), str(tmp_path / "no" / "x.dot"))
+    with pytest.raises(GraphError, match=r"got .x\.svg."):
+        save_graph(hostile(), "x.svg")

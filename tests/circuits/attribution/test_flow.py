@@ -1,14 +1,19 @@
 """Flows: conserved at every node, and on every edge the sum of the listed paths that take it."""
 
+import json
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from pathexp import ResidualGraph, Target, expand, freeze, random_model
 from pathexp.algebra import Dense, Diagonal, Space
-from pathexp.circuits import flow, inflow_shares, prune, split
+from pathexp.circuits.attribution import flow_sweep
+from pathexp.circuits.attribution.flow import flow
+from pathexp.cli import main
 from pathexp.errors import GraphError, PathexpError, SizeError, TargetError
 from pathexp.graph import Component, Factor, Gate, Step
 from tests.zoo import ZOO
@@ -60,11 +65,13 @@ def listed(terms, target):
     return sums
 
 
-def on_edges(graph):
-    return {(writer, reader): amount for writer, reader, amount in graph.edges(data="flow")}
+def on_edges(found):
+    return {(edge.writer, edge.reader): edge.flow for edge in found.edges}
 
 
-def conserved(graph, value, tolerance=1e-12):
+def conserved(found, value, tolerance=1e-12):
+    assert found.ok
+    graph = found.to_networkx()
     for node in graph:
         into = sum(amount for *_, amount in graph.in_edges(node, data="flow"))
         out = sum(amount for *_, amount in graph.out_edges(node, data="flow"))
@@ -115,9 +122,9 @@ def test_mlps_as_gates_or_as_sources_and_every_norm_placement(family, mlp, per_p
         np.testing.assert_allclose(
             [on_edges(found)[e] for e in expected], list(expected.values()), atol=1e-12
         )
-    kept = prune(found, 0.8)
-    conserved(kept, kept.graph["kept"])
-    assert abs(kept.graph["remainder"]) <= 0.2 * abs(target.value) + 1e-12
+    kept = found.prune(0.8)
+    conserved(kept, kept.value)
+    assert abs(kept.remainder) <= 0.2 * abs(target.value) + 1e-12
 
 
 @pytest.mark.parametrize(
@@ -128,12 +135,12 @@ def test_a_query_lets_only_its_paths_flow(query):
     trace = run("3L-layernorm")
     target = trace.logit(2, position=4)
     terms = expand(trace, query)
-    graph = flow(terms, target)
+    graph = flow(trace, target, query=query)
     expected = listed(terms, target)
     found = on_edges(graph)
     assert found.keys() == expected.keys()
     np.testing.assert_allclose([found[edge] for edge in expected], list(expected.values()), atol=1e-12)
-    assert abs(graph.graph["value"] - terms.value(target)) < 1e-12
+    assert abs(graph.value - terms.value(target)) < 1e-12
     conserved(graph, terms.value(target))
 
 
@@ -143,10 +150,8 @@ def test_node_totals_are_query_totals():
     terms, graph = expand(trace), flow(trace, target)
     start = " | ".join(freeze(trace).alphabet.sources)
     for label in ("L0H1", "L1H0", "L2H1"):
-        assert (
-            abs(graph.nodes[label]["flow"] - terms.where(f"({start}) .* {label} .* U").value(target)) < 1e-12
-        )
-    assert abs(graph.nodes["E"]["flow"] - terms.where("E .* U").value(target)) < 1e-12
+        assert abs(graph.node_flow(label) - terms.where(f"({start}) .* {label} .* U").value(target)) < 1e-12
+    assert abs(graph.node_flow("E") - terms.where("E .* U").value(target)) < 1e-12
 
 
 @pytest.mark.parametrize("per_position", [False, True])
@@ -154,7 +159,7 @@ def test_node_totals_are_query_totals():
 def test_skip_maps_gates_and_late_sources(query, per_position):
     terms = expand(by_hand(), query)
     target = hand_target()
-    graph = flow(terms, target, per_position=per_position)
+    graph = flow(by_hand(), target, query=query, per_position=per_position)
     conserved(graph, terms.value(target), tolerance=1e-10)
     if not per_position:
         expected = listed(terms, target)
@@ -168,9 +173,9 @@ def test_positions_add_up_to_the_plain_flow(name):
     trace = run(name)
     target = trace.logit(3, position=4)
     merged = {}
-    for writer, reader, amount in flow(trace, target, per_position=True).edges(data="flow"):
-        edge = writer.split("@")[0], reader.split("@")[0]
-        merged[edge] = merged.get(edge, 0.0) + amount
+    for each in flow(trace, target, per_position=True).edges:
+        edge = each.writer.split("@")[0], each.reader.split("@")[0]
+        merged[edge] = merged.get(edge, 0.0) + each.flow
     plain = on_edges(flow(trace, target))
     for edge, amount in plain.items():
         assert abs(merged.get(edge, 0.0) - amount) < 1e-12
@@ -184,9 +189,9 @@ def test_a_head_moves_between_positions_by_its_pattern():
     read = weights.W_U[3] @ weights.W_O[0, 0] @ weights.W_V[0, 0]
     for j, token in enumerate([1, 5, 2]):
         expected = trace.patterns[0, 0, 2, j] * (read @ weights.W_E[:, token])
-        assert abs(graph.edges[f"E@{j}", "L0H0@2", "stream"]["flow"] - expected) < 1e-14
-    assert sorted(graph) == ["E@0", "E@1", "E@2", "L0H0@2", "U@2"]
-    assert graph.nodes["L0H0@2"]["position"] == 2
+        assert abs(graph[f"E@{j}", "L0H0@2"] - expected) < 1e-14
+    assert sorted(node.name for node in graph.nodes) == ["E@0", "E@1", "E@2", "L0H0@2", "U@2"]
+    assert graph.to_networkx().nodes["L0H0@2"]["position"] == 2
 
 
 def test_on_paper():
@@ -211,16 +216,16 @@ def test_one_edge_divides_over_the_heads_of_a_layer_and_a_bypass():
     trace = random_model(layers=2, heads=3, norm="layernorm", biases=True, seed=6).run([1, 5, 2, 2])
     target = trace.logit(3)
     terms = expand(trace, "E .* U")
-    graph = flow(terms, target)
+    graph = flow(trace, target, query="E .* U")
     for layer in (0, 1):
-        parts = split(graph, layer)
+        parts = graph.split(layer)
         assert list(parts) == [f"L{layer}H0", f"L{layer}H1", f"L{layer}H2", "past"]
         assert abs(sum(parts.values()) - terms.value(target)) < 1e-13
         for label in parts:
             query = f"E .* U & ~(E .* L{layer} .* U)" if label == "past" else f"E .* {label} .* U"
             assert abs(parts[label] - terms.where(query).value(target)) < 1e-13
     with pytest.raises(GraphError, match="no block 2 to split a flow at; this graph has 2"):
-        split(graph, 2)
+        graph.split(2)
 
 
 def test_shares_into_every_node_of_every_position_sum_to_one():
@@ -228,16 +233,17 @@ def test_shares_into_every_node_of_every_position_sum_to_one():
     both = [flow(trace, trace.logit(1, position=p), per_position=True) for p in (1, 2)]
     for graph in both:
         rows = {}
-        for (_, reader, _), share in inflow_shares(graph).items():
+        for (_, reader, _), share in graph.inflow_shares().items():
             assert share >= 0
             rows[reader] = rows.get(reader, 0.0) + share
-        assert {graph.nodes[node]["position"] for node in rows} >= {graph.graph["target"].position}
+        positions = {node.position for node in graph.nodes if node.name in rows}
+        assert positions >= {graph.target.position}
         assert all(abs(total - 1.0) < 1e-12 for total in rows.values())
 
 
 def test_shares_of_nothing_are_undefined_and_not_zero():
     graph = ResidualGraph.by_hand(positions=1, d_model=1, unembedding=[[0.0]]).with_source("x", [[1.0]])
-    shares = inflow_shares(flow(graph, Target(0, np.array([1.0]), "logits", "one", 0.0)))
+    shares = flow(graph, Target(0, np.array([1.0]), "logits", "one", 0.0)).inflow_shares()
     assert list(shares) == [("x", "U", "stream")] and np.isnan(shares["x", "U", "stream"])
 
 
@@ -253,16 +259,16 @@ def test_negative_flows_keep_their_sign():
 
 def test_no_paths_is_an_empty_flow():
     trace = run("2L-plain")
-    graph = flow(expand(trace, "E L1H0 L0H0 U"), trace.logit(1))
-    assert len(graph) == 0 and graph.graph["value"] == 0.0
+    found = flow(trace, trace.logit(1), query="E L1H0 L0H0 U")
+    assert not found.nodes and found.value == 0.0 and found.ok and len(found.to_networkx()) == 0
 
 
 @pytest.mark.parametrize("per_position", [False, True])
 def test_a_query_that_no_source_can_begin_is_an_empty_flow(per_position):
     trace = random_model(layers=2, heads=2, positions="none").run([1, 2, 3])
-    graph = flow(expand(trace, "S .* U & ~(E .* U)"), trace.logit(4), per_position=per_position)
-    assert (len(graph), graph.graph["value"]) == (0, 0.0)
-    assert prune(graph).graph["remainder"] == 0.0
+    found = flow(trace, trace.logit(4), query="S .* U & ~(E .* U)", per_position=per_position)
+    assert (len(found.nodes), found.value) == (0, 0.0)
+    assert found.prune().remainder == 0.0
 
 
 def test_a_residual_target_reads_the_stream_and_no_constant_of_the_sink():
@@ -270,7 +276,7 @@ def test_a_residual_target_reads_the_stream_and_no_constant_of_the_sink():
     target = trace.direction(np.arange(14.0), position=2, space="residual")
     graph = flow(trace, target)
     conserved(graph, target.value, tolerance=1e-10)
-    assert graph.edges["b_U", "U", "direct"]["flow"] == 0.0
+    assert graph["b_U", "U"] == 0.0
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.99, 1.0])
@@ -280,12 +286,13 @@ def test_a_pruned_flow_keeps_its_share_and_is_conserved(name, per_position, shar
     trace = run(name)
     target = trace.logit(2, position=3)
     whole = flow(trace, target, per_position=per_position)
-    kept = prune(whole, share)
-    assert abs(kept.graph["kept"] + kept.graph["remainder"] - target.value) < 1e-12
-    assert abs(kept.graph["remainder"]) <= (1 - share) * abs(target.value) + 1e-11
-    conserved(kept, kept.graph["kept"])
-    for writer, reader, key, amount in kept.edges(keys=True, data="whole"):
-        assert amount == whole.edges[writer, reader, key]["flow"]
+    kept = whole.prune(share)
+    assert abs(kept.value + kept.remainder - target.value) < 1e-12
+    assert abs(kept.remainder) <= (1 - share) * abs(target.value) + 1e-11
+    conserved(kept, kept.value)
+    before = {edge.ends: edge.flow for edge in whole.edges}
+    for row in kept.records("edges"):
+        assert row["whole"] == before[row["writer"], row["reader"], row["kind"]]
 
 
 @pytest.mark.parametrize("name", ["2L-gqa", "3L-layernorm"])
@@ -294,16 +301,15 @@ def test_a_pruned_flow_is_the_sum_of_the_paths_whose_edges_are_kept(name):
     target = trace.logit(2, position=3)
     terms = expand(trace)
     whole = flow(trace, target)
-    kept = prune(whole, 0.7)
+    kept = whole.prune(0.7)
     inside = set(on_edges(kept))
     values = [
         value
         for path, value in zip(terms.paths(), terms.values(target), strict=True)
         if all(edge in inside for edge in pairwise(path))
     ]
-    assert abs(sum(values) - kept.graph["kept"]) < 1e-12
-    ordered = sorted(whole.edges(keys=True, data="flow"), key=lambda edge: (-abs(edge[3]), edge[:3]))
-    weaker = {edge[:2] for edge in ordered[: kept.graph["edges"] - 1]}
+    assert abs(sum(values) - kept.value) < 1e-12
+    weaker = {edge.ends[:2] for edge in whole.edges[: kept.taken - 1]}
     without_weakest = sum(
         value
         for path, value in zip(terms.paths(), terms.values(target), strict=True)
@@ -315,15 +321,15 @@ def test_a_pruned_flow_is_the_sum_of_the_paths_whose_edges_are_kept(name):
 def test_pruning_with_skips_and_a_query():
     terms = expand(by_hand(), "x .* U")
     target = hand_target()
-    kept = prune(flow(terms, target), 0.8)
+    kept = flow(by_hand(), target, query="x .* U", share=0.8)
     inside = set(on_edges(kept))
     values = [
         value
         for path, value in zip(terms.paths(), terms.values(target), strict=True)
         if all(edge in inside for edge in pairwise(path))
     ]
-    assert abs(sum(values) - kept.graph["kept"]) < 1e-10
-    conserved(kept, kept.graph["kept"], tolerance=1e-10)
+    assert abs(sum(values) - kept.value) < 1e-10
+    conserved(kept, kept.value, tolerance=1e-10)
 
 
 def test_a_position_that_the_skip_moves_cannot_be_kept_apart():
@@ -341,23 +347,73 @@ def test_what_does_not_fit_is_refused():
         flow(trace, Target(9, np.ones(11), "logits", "elsewhere", 0.0))
     for share in (0.0, 1.5, float("nan"), None, "a", True):
         with pytest.raises(PathexpError, match="above 0 and at most 1"):
-            prune(flow(trace, trace.logit(1)), share)
+            flow(trace, trace.logit(1)).prune(share)
     for block in (-1, 2, 1.0, None, "a", True):
         with pytest.raises(GraphError, match="to split a flow at; this graph has 2"):
-            split(flow(trace, trace.logit(1)), block)
+            flow(trace, trace.logit(1)).split(block)
 
 
-@pytest.mark.parametrize("what", [None, 3, "flow", run("2L-plain"), freeze(run("2L-plain")).to_networkx()])
-def test_what_is_no_flow_is_refused(what):
-    for call in (prune, inflow_shares, lambda graph: split(graph, 0)):
-        with pytest.raises(PathexpError, match=r"takes a flow; make one with px\.flow"):
-            call(what)
+@pytest.mark.parametrize("what", [None, 3, "flow", freeze(run("2L-plain")).to_networkx()])
+def test_what_has_no_flow_is_refused(what):
+    with pytest.raises(PathexpError, match="takes a trace or a residual graph"):
+        flow(what, run("2L-plain").logit(1))
+    for name in ("L9H9", None):
+        with pytest.raises(GraphError, match="no node"):
+            flow(run("2L-plain"), run("2L-plain").logit(1)).node_flow(name)
+    with pytest.raises(GraphError, match="no edge"):
+        flow(run("2L-plain"), run("2L-plain").logit(1))["L1H0", "L0H0"]
 
 
 def test_a_flow_beyond_memory_is_refused_with_its_size(monkeypatch):
-    monkeypatch.setattr("pathexp.circuits.sweep.MEMORY_LIMIT", 1000)
+    monkeypatch.setattr(flow_sweep, "MEMORY_LIMIT", 1000)
     trace = run("2L-plain")
     with pytest.raises(
         SizeError, match="21 nodes × 1 states, 5 positions × 14 numbers each, holds 1,470 numbers"
     ):
         flow(trace, trace.logit(1), per_position=True)
+
+
+def test_the_check_fails_when_a_flow_is_lost():
+    found = flow(run("2L-plain"), run("2L-plain").logit(1))
+    first, *others = found.edges
+    lost = replace(found, edges=(replace(first, flow=first.flow + 1e-3), *others))
+    assert found.ok and not lost.ok and "does not hold" in str(lost)
+
+
+@pytest.mark.parametrize("asked", [(), ("--per-position",), ("--share", "0.8", "--query", "E .* U")])
+def test_the_command_prints_the_same_answer_and_writes_the_graph(capsys, tmp_path, asked):
+    path, graph = str(tmp_path / "tiny.npz"), str(tmp_path / "flow.graphml")
+    model = random_model(layers=2, heads=2, d_vocab=9, norm="layernorm", biases=True, seed=1)
+    model.save(path)
+    command = ["flow", path, "--tokens", "1,2,3", *asked]
+    assert main([*command, "--json", "--graph", graph]) == 0
+    data = json.loads(capsys.readouterr().out)
+    trace = model.run([1, 2, 3])
+    given = {"share": 0.8, "query": "E .* U"} if "--share" in asked else {"per_position": bool(asked)}
+    found = flow(trace, trace.logit(trace.top_token()), **given)
+    expected = json.loads(found.to_json())
+    assert data["tables"] == expected["tables"] and data["checks"] == expected["checks"]
+    assert set(nx.read_graphml(graph, force_multigraph=True)) == {node.name for node in found.nodes}
+    assert main([*command, "--top", "2"]) == 0
+    printed = capsys.readouterr().out
+    for part in ("flow of logit of", "more of", "inflow equals outflow"):
+        assert part in printed, part
+    assert ("pruned to" in printed) == ("--share" in asked)
+
+
+def test_a_copied_flow_keeps_its_numbers_and_not_its_run():
+    trace = run("2L-plain")
+    found = flow(trace, trace.logit(1), share=0.9)
+    again = pickle.loads(pickle.dumps(found))
+    assert str(again) == str(found) and again.edges == found.edges and again.whole.nodes == found.whole.nodes
+    assert set(again.to_networkx()) == {node.name for node in found.nodes}
+    with pytest.raises(AttributeError, match="ask again"):
+        again.prune()
+
+
+def test_bad_shares_and_files_are_refused_before_any_work(capsys):
+    assert main(["flow", "attn-1l", "the", "--graph", "flow.txt"]) == 2
+    assert ".graphml" in capsys.readouterr().err
+    assert main(["flow", "attn-1l", "the", "--graph", "/nowhere/at/all/flow.dot"]) == 2
+    assert main(["flow", "attn-1l", "the", "--share", "0"]) == 2
+    assert "above 0 and at most 1" in capsys.readouterr().err

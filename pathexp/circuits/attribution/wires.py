@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import GraphError
-from ..graph import Array, Operator, ResidualGraph, Source, Step, Walk, start_value
+from ...errors import GraphError
+from ...graph import Array, Operator, ResidualGraph, Source, Step, Walk, start_value
 
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from ..errors import SizeError
-from ..expansion.targets import on_stream
-from ..graph import Array, BlockKernel
-from ..model import Target
-from .reach import Mask, reach
+from ...errors import SizeError
+from ...expansion.targets import on_stream
+from ...graph import Array, BlockKernel
+from ...model import Target
+from .open_edges import Mask, open_edges
 from .wires import Indices, Wires
 
 MEMORY_LIMIT = 2**28
@@ -37,7 +37,7 @@ class Backward:
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class FlowSweep:
     """The flows of a target through the accepted paths, or through those of them that a mask leaves open."""
 
     wires: Wires
@@ -226,4 +226,4 @@ class Sweep:
     @cached_property
     def paths_exist(self) -> Mask:
         """The edges that lie on some accepted path whose edges are all open."""
-        return reach(self.wires, self.mask)
+        return open_edges(self.wires, self.mask)

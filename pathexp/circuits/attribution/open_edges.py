@@ -18,13 +18,13 @@ class Mask:
     direct: Flags
 
 
-def reach(wires: Wires, opened: Mask | None = None) -> Mask:
+def open_edges(wires: Wires, opened: Mask | None = None) -> Mask:
     """Return the edges that lie on an accepted path, all of whose edges are open."""
-    return _Reach(wires, opened).mask()
+    return _Opening(wires, opened).mask()
 
 
 @dataclass(frozen=True, eq=False)
-class _Reach:
+class _Opening:
     """A sweep there and a sweep back, over flags instead of streams."""
 
     wires: Wires

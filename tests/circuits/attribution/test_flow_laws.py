@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.circuits.test_induction_published import names_1l_microgpt
 
 import pathexp as px
 from pathexp.graph import pull, push, start_value
+from tests.circuits.heads.test_induction_published import names_1l_microgpt
 from tests.shared_models import induction_2l_1h, shared_file
 from tests.zoo import FAMILIES, ZOO
 
@@ -37,8 +37,10 @@ def freezings(trace):
         yield px.freeze(trace, neurons={0: [2, 0], trace.config.n_layers - 1: [3, 1]})
 
 
-def conserved(graph, value):
+def conserved(flows, value):
     """Inflow equals outflow at every node, and both ends of the flow are the target, up to rounding."""
+    assert flows.ok
+    graph = flows.to_networkx()
     room = 1e-13 * (1.0 + sum(abs(amount) for *_, amount in graph.edges(data="flow")))
     into, out = (dict.fromkeys(graph, 0.0) for _ in range(2))
     for writer, reader, amount in graph.edges(data="flow"):
@@ -67,7 +69,7 @@ def test_every_node_and_edge_is_the_total_of_its_query(name):
     trace = run(name)
     target, rng = trace.logit(2, position=3), np.random.default_rng(1)
     for graph in freezings(trace):
-        terms, flows = px.expand(graph), px.flow(graph, target)
+        terms, flows = px.expand(graph), px.flow(graph, target).to_networkx()
         room = 1e-12 * (1.0 + sum(abs(amount) for *_, amount in flows.edges(data="flow")))
         for node in flows:
             assert abs(flows.nodes[node]["flow"] - terms.where(through(graph, node)).value(target)) <= room
@@ -93,14 +95,18 @@ def test_only_the_paths_of_a_query_flow(name, per_position, query):
     target = trace.logit(2, position=3)
     for graph in freezings(trace):
         terms = px.expand(graph, query)
-        conserved(px.flow(terms, target, per_position=per_position), terms.value(target))
+        found = px.flow(graph, target, query=query, per_position=per_position)
+        conserved(found, terms.value(target))
 
 
 @pytest.mark.parametrize("name", ["2L-gqa", "original", "gemma2", "gptj", "bert"])
 def test_every_edge_of_every_position_is_what_its_paths_carry_there(name):
     trace = run(name)
     graph, target = px.freeze(trace, mlp="source"), trace.logit(2, position=3)
-    found = {edge[:2]: edge[2] for edge in px.flow(graph, target, per_position=True).edges(data="flow")}
+    found = {
+        edge[:2]: edge[2]
+        for edge in px.flow(graph, target, per_position=True).to_networkx().edges(data="flow")
+    }
     expected = by_position(graph, target)
     room = 1e-13 * (1.0 + sum(map(abs, expected.values())))
     for edge in expected.keys() | found.keys():
@@ -176,13 +182,12 @@ def check_real(trace):
         graph = px.freeze(trace, mlp=mlp)
         flows = px.flow(graph, target)
         conserved(flows, target.value)
-        strongest = sorted(flows.edges(data="flow"), key=lambda edge: -abs(edge[2]))[:3]
-        for writer, reader, amount in strongest:
-            total = px.expand(graph, through(graph, writer, reader)).value(target)
-            assert total == pytest.approx(amount, rel=1e-9)
-        kept = px.prune(flows, 0.9)
-        conserved(kept, kept.graph["kept"])
-        assert abs(kept.graph["kept"] + kept.graph["remainder"] - target.value) < 1e-9
+        for edge in flows.edges[:3]:
+            total = px.expand(graph, through(graph, edge.writer, edge.reader)).value(target)
+            assert total == pytest.approx(edge.flow, rel=1e-9)
+        kept = flows.prune(0.9)
+        conserved(kept, kept.value)
+        assert abs(kept.value + kept.remainder - target.value) < 1e-9
 
 
 @pytest.mark.parametrize("name", REAL)
