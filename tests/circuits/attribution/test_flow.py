@@ -380,7 +380,7 @@ def test_the_check_fails_when_a_flow_is_lost():
     assert found.ok and not lost.ok and "does not hold" in str(lost)
 
 
-@pytest.mark.parametrize("asked", [(), ("--per-position",), ("--share", "0.8", "--query", "E .* U")])
+@pytest.mark.parametrize("asked", [(), ("--per-position",), ("--share", "0.999", "--query", "E .* U")])
 def test_the_command_prints_the_same_answer_and_writes_the_graph(capsys, tmp_path, asked):
     path, graph = str(tmp_path / "tiny.npz"), str(tmp_path / "flow.graphml")
     model = random_model(layers=2, heads=2, d_vocab=9, norm="layernorm", biases=True, seed=1)
@@ -389,7 +389,7 @@ def test_the_command_prints_the_same_answer_and_writes_the_graph(capsys, tmp_pat
     assert main([*command, "--json", "--graph", graph]) == 0
     data = json.loads(capsys.readouterr().out)
     trace = model.run([1, 2, 3])
-    given = {"share": 0.8, "query": "E .* U"} if "--share" in asked else {"per_position": bool(asked)}
+    given = {"share": 0.999, "query": "E .* U"} if "--share" in asked else {"per_position": bool(asked)}
     found = flow(trace, trace.logit(trace.top_token()), **given)
     expected = json.loads(found.to_json())
     assert data["tables"] == expected["tables"] and data["checks"] == expected["checks"]
