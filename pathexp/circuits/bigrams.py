@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..graph import Array
 from ..model import Model, Weights
-from ..model.model import check_model
+from ..model.model import check_model, check_predicts_tokens
 from .bigram_counts import count_bigrams
 from .corpus import Corpus, Tokens
 from .running import Tally
@@ -95,6 +95,7 @@ def bigrams(
     (9, 0.011)
     """
     check_model(model, "bigrams")
+    check_predicts_tokens(model, "bigrams")
     counted = count_bigrams(model, corpus, start=start, limit=limit, seconds=seconds, progress=progress)
     codes, amounts = (np.asarray(counted.sums[name], dtype=np.int64) for name in ("codes", "amounts"))
     order = np.argsort(-amounts, kind="stable")

@@ -123,7 +123,7 @@ def _counted(config: Config, side: str) -> Iterator[tuple[str, int]]:
         both = c.parallel is not None
         attention = both or not c.d_mlp or point.endswith(".mid")
         yield point, heads * attention + neurons * (both or not attention)
-    yield "end", min(c.d_vocab, d)
+    yield "end", min(c.d_out, d)
 
 
 def _moments(model: Model, points: tuple[str, ...], window: Tokens) -> Mapping[str, Array]:

@@ -66,7 +66,7 @@ class Lens:
 
         Raises TokenError if it is not one token, TargetError if the run has no such position.
         """
-        column = self.trace.model.token_id(token)
+        column = self.trace.model.output_id(token)
         at = self.logits[:, self._place(position)]
         return tuple(int(rank) for rank in 1 + (at > at[:, [column]]).sum(axis=-1))
 

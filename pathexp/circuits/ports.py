@@ -16,7 +16,7 @@ from ..errors import GraphError, PathexpError
 from ..graph.reading import head_place
 from ..model import Model
 from .heads.head import Head
-from .token_space import HEAD, MODEL, embedding, norm, reading, unembedding, writing
+from .token_space import HEAD, MODEL, embedding, norm, outputs, reading, unembedding, writing
 
 Norms: TypeAlias = Literal["folded", "raw"]
 """Whether the gains and centerings of norms, and multipliers, are part of what is read and written.
@@ -205,7 +205,7 @@ class Ports:
         return compose(made, *norm(self.model, site, site in c.block_norms, layer))
 
     def _unembedding(self) -> LinearMap:
-        return Dense(self.model.weights.W_U, Space("vocab", self.model.config.d_vocab), self._stream, "W_U")
+        return Dense(self.model.weights.W_U, outputs(self.model.config), self._stream, "W_U")
 
     # Heads passed through ------------------------------------------------------------------------------
 

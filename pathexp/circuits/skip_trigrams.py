@@ -16,7 +16,7 @@ from ..errors import PathexpError
 from ..graph import Array
 from ..kinds import TEXT, TOKEN, expect, sequence_of, whole
 from ..model import Model
-from ..model.model import check_model
+from ..model.model import check_model, check_predicts_tokens
 from .heads.copying import heads
 from .heads.head import Head, head
 
@@ -85,6 +85,7 @@ def tables(one: Head) -> Tables:
 
 def _tables_of(model: Model, label: str | None = None) -> Iterator[Tables]:
     """The tables of all heads or of one, one at a time: they are large."""
+    check_predicts_tokens(model, "skip_trigrams")
     if model.config.n_layers != 1:
         raise PathexpError(
             f"skip-trigrams are what one layer makes; {model.name or 'this model'} has {model.config.n_layers}. "

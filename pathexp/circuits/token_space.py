@@ -23,10 +23,15 @@ def embedding(model: Model) -> LinearMap:
 
 
 def unembedding(model: Model) -> LinearMap:
-    """Return the map from the stream to the logits, (d_vocab, d_model): W_U, with what stands before it."""
+    """Return the map from the stream to the logits, (d_out, d_model): W_U, with what stands before it."""
     c, w = model.config, model.weights
-    table = Dense(w.W_U, Space(VOCAB, c.d_vocab), Space(MODEL, c.d_model), "W_U")
+    table = Dense(w.W_U, outputs(c), Space(MODEL, c.d_model), "W_U")
     return compose(scale(c.logit_multiplier, table), *norm(model, "final", c.final_norm))
+
+
+def outputs(config: Config) -> Space:
+    """Return the space of a model's outputs: that of tokens, or one of its own where they are no tokens."""
+    return Space(VOCAB if config.predicts_tokens else "outputs", config.d_out)
 
 
 def reading(model: Model, layer: int) -> tuple[LinearMap, ...]:

@@ -36,7 +36,7 @@ def prediction_line(trace: Trace, position: int) -> str:
     token = trace.top_token(position)
     chance = np.exp(trace.log_probs[position, token])
     return (
-        f"predicts {visible(trace.model.token_string(token))} after token {position} "
+        f"predicts {visible(trace.model.output_string(token))} after token {position} "
         f"(logit {trace.logits[position, token]:.4f}, probability {chance:.3f})"
     )
 

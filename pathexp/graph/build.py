@@ -61,7 +61,7 @@ def pieces(factors: Factors, freezing: Freezing | None = None) -> Pieces:
     return Pieces(
         positions=factors.sizes["n"],
         d_model=factors.sizes["d_model"],
-        d_out=factors.sizes["d_vocab"],
+        d_out=factors.sizes["d_out"],
         sources=tuple(layout.sources),
         blocks=tuple(layout.blocks),
         sink=Sink("U", layout.ends.unembedding()),

@@ -50,7 +50,7 @@ class Ends:
         """What happens to W_U's result: the multiplier, and the frozen cap."""
         capped = self.config.logit_cap is not None and self.cap == "ratio"
         cap = (self.make.cap(cap_ratios),) if capped else ()
-        return chain(cap, self.make.multiplier("M_U", self.config.logit_multiplier, "d_vocab"))
+        return chain(cap, self.make.multiplier("M_U", self.config.logit_multiplier, "d_out"))
 
     def unembedding(self) -> Operator:
         return chain(self.past_norm(), self.make.transform() if self.config.transform else ())
@@ -72,7 +72,7 @@ class Ends:
             operator = chain(self.to_logits(), (Step((ones(),), (make.w_u(), bias)),))
             yield Source("b_final", "norm bias", One(), depth=None, into={"U": operator})
         if make.has("b_U"):
-            bias = make.constant("b_U", "d_vocab", "vocab", lambda w: w.b_U)
+            bias = make.constant("b_U", "d_out", make.outputs, lambda w: w.b_U)
             operator = chain(self.to_logits(), (Step((ones(),), (bias,)),))
             yield Source("b_U", "bias", One(), depth=None, into={"U": operator})
 

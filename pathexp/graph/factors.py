@@ -18,7 +18,8 @@ from .operators import Array, Dim, Factor, Gate, Operator, Step
 ONE = Space("one", 1)
 
 BY_NAME: Mapping[str, Dim] = {name: name for name in ("d_model", "d_head", "d_vocab", "n_ctx", "d_mlp")} | {
-    "n": "n"
+    "n": "n",
+    "d_out": "d_vocab",
 }
 """Sizes that are not known yet go by their names."""
 
@@ -159,7 +160,7 @@ class Factors:
         """A constant multiplier as a factor of its own; nothing where it is one."""
         if value == 1.0:
             return ()
-        space = "vocab" if size == "d_vocab" else "model"
+        space = self.outputs if size == "d_out" else "model"
         return (
             Step((), (self.make(name, size, size, lambda run: scale(value, Identity(Space(space, getattr(run.config, size))))),)),
         )  # fmt: skip
@@ -178,7 +179,7 @@ class Factors:
     def cap(self, ratios: Callable[[Trace], Array]) -> Gate:
         """A frozen soft-cap: what it leaves of every logit."""
         values = None if self.trace is None else ratios(self.trace)
-        return Gate("cap_U", self.sizes["n"], self.sizes["d_vocab"], values)
+        return Gate("cap_U", self.sizes["n"], self.sizes["d_out"], values)
 
     # Tables and constants ------------------------------------------------------------------------------
 
@@ -189,8 +190,13 @@ class Factors:
 
     def w_u(self) -> Factor:
         return self.make(
-            "W_U", "d_vocab", "d_model", lambda run: table(_weights(run, "W_U"), "vocab", "model", "W_U")
+            "W_U", "d_out", "d_model", lambda run: table(_weights(run, "W_U"), self.outputs, "model", "W_U")
         )
+
+    @property
+    def outputs(self) -> str:
+        """The name of the space of the outputs."""
+        return "vocab" if self.config.predicts_tokens else "outputs"
 
     def w_pos(self, positions: Callable[[Trace], Array], columns: str) -> Factor:
         return self.make(

@@ -22,7 +22,7 @@ CHOICES: Mapping[str, tuple[str | None, ...]] = {
     "parallel": (None, "shared", "separate"),
 }
 _LEAST = {"n_layers": 0, "n_heads": 1, "n_kv_heads": 1, "d_model": 1, "d_head": 1, "d_vocab": 1, "n_ctx": 1}
-_LEAST |= {"d_mlp": 0}
+_LEAST |= {"d_mlp": 0, "d_out": 1}
 _SWITCHES = ("final_norm", "embed_norm", "causal", "gated", "tied", "transform")
 _CAPS = ("attention_cap", "logit_cap")
 _MULTIPLIERS = ("embedding_multiplier", "residual_multiplier", "logit_multiplier")
@@ -55,6 +55,9 @@ class Config:
     Multipliers: of the token embedding, of what each branch adds, of the logits; then
     ``logit_cap``, cap · tanh(logits / cap). ``tied``: W_U is W_Eᵀ.
 
+    Outputs: ``d_out`` is how many there are, ``d_vocab`` unless told otherwise. Where the two differ, outputs are no
+    tokens (classes, digits, a reward) and go by their numbers.
+
     Raises ConfigError for a size or switch that is not known or does not fit the others.
 
     >>> config = Config(n_layers=2, n_heads=4, d_model=32, d_head=8, d_vocab=50, n_ctx=16, norm="rmsnorm")
@@ -69,6 +72,7 @@ class Config:
     d_vocab: int
     n_ctx: int
     n_kv_heads: int = None  # type: ignore[assignment]  # None: n_heads
+    d_out: int = None  # type: ignore[assignment]  # None: d_vocab
     d_mlp: int = 0
     positions: str = "none"
     rotary: Rotary | None = None  # None: Rotary() where positions are rotary
@@ -106,6 +110,8 @@ class Config:
     def _fill_in(self) -> None:
         if self.n_kv_heads is None:
             self._set("n_kv_heads", self.n_heads)
+        if self.d_out is None:
+            self._set("d_out", self.d_vocab)
         if self.final_norm is None:
             self._set("final_norm", self.norm is not None and self.norm_placement != "post")
 
@@ -123,6 +129,11 @@ class Config:
         for name in _MULTIPLIERS:
             self._set(name, checks.number(name, getattr(self, name)))
         self._set("norm_eps", checks.number("norm_eps", self.norm_eps, least=0))
+
+    @property
+    def predicts_tokens(self) -> bool:
+        """Whether the outputs are the vocabulary: as many as there are tokens."""
+        return self.d_out == self.d_vocab
 
     def kv_head(self, head: int) -> int:
         """The key/value head that query head ``head`` uses: head // (n_heads // n_kv_heads).
@@ -201,6 +212,8 @@ def _misfits(c: Config) -> list[str]:
         f"norm_placement={c.norm_placement!r} needs a norm; found norm=None.": (
             c.norm_placement != "pre" and c.norm is None
         ),
+        f"tied=True makes W_U the transpose of W_E, so d_out must be d_vocab: found d_out={c.d_out}, "
+        f"d_vocab={c.d_vocab}.": c.tied and not c.predicts_tokens,
         "gated=True needs an MLP; found d_mlp=0.": c.gated and not c.d_mlp,
         f"parallel={c.parallel!r} needs an MLP; found d_mlp=0.": c.parallel and not c.d_mlp,
         f"parallel={c.parallel!r} is known with norm_placement='pre' only, found {c.norm_placement!r}.": (

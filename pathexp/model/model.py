@@ -104,6 +104,25 @@ class Model:
         expect("token_string", token=(token, whole(0)))
         return str(token) if self.tokenizer is None else self.tokenizer.strings([token])[0]
 
+    def output_id(self, output: int | str) -> int:
+        """The number of one output: a token's id where outputs are tokens, else a number from 0 to d_out - 1.
+
+        Raises TokenError for what is no output.
+        """
+        if self.config.predicts_tokens:
+            return self.token_id(output)
+        found = int(output) if isinstance(output, str) and output.isdecimal() else output
+        if not (whole(0).holds(found) and int(found) < self.config.d_out):
+            raise TokenError(
+                f"{output!r:.40} is no output of {self!r}: its {self.config.d_out} outputs are no tokens and go by "
+                f"their numbers, 0 to {self.config.d_out - 1}."
+            )
+        return int(found)
+
+    def output_string(self, output: int) -> str:
+        """The text of an output: of its token where outputs are tokens, else its number."""
+        return self.token_string(output) if self.config.predicts_tokens else str(output)
+
     def save(self, path: str | Path) -> None:
         """Write the model to a file that ends in .npz, which ``pathexp.load`` reads; every number is kept.
 
@@ -115,6 +134,7 @@ class Model:
     def __repr__(self) -> str:
         c = self.config
         sizes = f"{c.n_layers} layers × {c.n_heads} heads, d_model {c.d_model}, d_vocab {c.d_vocab}"
+        sizes += "" if c.predicts_tokens else f", d_out {c.d_out}"
         return f"Model({self.name!r}: {sizes})"
 
     def _coder(self, what: object) -> TextCoder:
@@ -141,6 +161,15 @@ def check_model(value: object, call: str) -> None:
     if not isinstance(value, Model):
         raise PathexpError(
             f"{call} takes a model, not {type(value).__name__}; load one with px.load, or take trace.model"
+        )
+
+
+def check_predicts_tokens(model: Model, call: str) -> None:
+    """Raise PathexpError, naming the call, for a model whose outputs are no tokens."""
+    c = model.config
+    if not c.predicts_tokens:
+        raise PathexpError(
+            f"{call} needs outputs that are tokens; {model!r} has {c.d_out} outputs for {c.d_vocab} tokens"
         )
 
 

@@ -25,7 +25,7 @@ Token = int | str
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Trace:
-    """One run; n tokens, L layers, H heads on G, h = d_head, d = d_model, m = d_mlp, V = d_vocab; read-only.
+    """One run; n tokens, L layers, H heads on G, h = d_head, d = d_model, m = d_mlp, O = d_out; read-only.
 
     ``tokens`` (n). Attention: ``queries`` (L, H, n, h) and ``keys`` (L, G, n, h) as they enter the score,
     normed and turned; ``values`` (L, G, n, h); ``scores`` (L, H, n, n) before the softmax, (query, key), capped,
@@ -39,7 +39,7 @@ class Trace:
     and multiplier), "L0.attn_sum" (post-norm only: before the norm), "L0.mid" (between attention and MLP), the
     same with "mlp", "L0.out"; "final_in", "transform_out" (if there is one), "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
     by, (n): "embed", "L0.attn", "L0.attn_post", "L0.mlp", "L0.mlp_post", "final"; of queries and keys, "L0.q"
-    (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, V) in nats, and ``logits_before_cap``, the same where there is no
+    (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, O) in nats, and ``logits_before_cap``, the same where there is no
     cap. ``edited`` names the points of the residuals that `rerun` put other numbers at.
 
     >>> import pathexp as px
@@ -113,12 +113,12 @@ class Trace:
 
     @cached_property
     def log_probs(self) -> Array:
-        """The logarithm of the next-token distribution at every position, (n, V), in nats."""
+        """The logarithm of the distribution over outputs at every position, (n, O), in nats."""
         shifted = self.logits - self.logits.max(axis=-1, keepdims=True)
         return _read_only(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
     def top_token(self, position: int = -1) -> int:
-        """The id of the most likely next token at a position (the lowest id of equals).
+        """The id of the most likely output, the next token, at a position (the lowest id of equals).
 
         Raises TargetError if the run has no such position.
         """
@@ -127,8 +127,12 @@ class Trace:
     def loss(self) -> float:
         """The mean loss of each token given those before it, in nats.
 
-        Raises TokenError for a run of one token, where nothing is predicted.
+        Raises TokenError for a run of one token, where nothing is predicted, and for outputs that are no tokens.
         """
+        if not self.config.predicts_tokens:
+            raise TokenError(
+                f"loss needs outputs that are tokens; found {self.config.d_out} outputs for {self.config.d_vocab} tokens."
+            )
         if len(self) < 2:
             raise TokenError("loss needs at least 2 tokens, the second predicted from the first; found 1.")
         return float(-self.log_probs[np.arange(len(self) - 1), self.tokens[1:]].mean())
@@ -161,7 +165,7 @@ class Trace:
         """
         place = self._position(position)
         if space == "logits":
-            return self._of_logits(_vector(vector, self.config.d_vocab, "d_vocab", space), place, "direction")
+            return self._of_logits(_vector(vector, self.config.d_out, "d_out", space), place, "direction")
         if space == "residual":
             read = _vector(vector, self.config.d_model, "d_model", space)
             value = float(self.residuals["final_in"][place] @ read)
@@ -172,15 +176,16 @@ class Trace:
         return Target(place, _read_only(read), "logits", label, float(self.logits[place] @ read))
 
     def _one_hot(self, token: int) -> Array:
-        read = np.zeros(self.config.d_vocab)
+        read = np.zeros(self.config.d_out)
         read[token] = 1.0
         return read
 
     def _name(self, token: int) -> str:
-        return repr(self.model.token_string(token)) if self.model.tokenizer else str(token)
+        named = self.model.tokenizer is not None and self.config.predicts_tokens
+        return repr(self.model.token_string(token)) if named else str(token)
 
     def _token(self, token: Token) -> int:
-        return self.model.token_id(token)
+        return self.model.output_id(token)
 
     def _position(self, position: int) -> int:
         n = len(self)

@@ -20,11 +20,11 @@ Shape = tuple[int, ...]
 class Weights:
     """The arrays of a transformer as read-only float64: a map has shape (target, source).
 
-    With L layers, H heads on G key/value heads, h = d_head, d = d_model, m = d_mlp, V = d_vocab:
+    With L layers, H heads on G key/value heads, h = d_head, d = d_model, m = d_mlp, V = d_vocab, O = d_out:
     ``W_E`` (d, V), ``W_pos`` (d, n_ctx), ``W_Q`` (L, H, h, d), ``W_K`` and ``W_V`` (L, G, h, d),
-    ``W_O`` (L, H, d, h), ``W_in`` and ``W_gate`` (L, m, d), ``W_out`` (L, d, m), ``W_transform`` (d, d), ``W_U`` (V, d); biases
+    ``W_O`` (L, H, d, h), ``W_in`` and ``W_gate`` (L, m, d), ``W_out`` (L, d, m), ``W_transform`` (d, d), ``W_U`` (O, d); biases
     ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``b_in`` and ``b_gate`` (L, m),
-    ``b_out`` (L, d), ``b_transform`` (d), ``b_U`` (V). Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
+    ``b_out`` (L, d), ``b_transform`` (d), ``b_U`` (O). Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
     ``g_embed``, ``g_final`` (d), and for LayerNorm the biases ``b_…`` of the same names; of queries and keys,
     ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection.
 
@@ -128,7 +128,7 @@ def _required(c: Config) -> Iterator[tuple[str, Shape]]:
         yield "W_gate", (c.n_layers, c.d_mlp, c.d_model)
     if c.transform:
         yield "W_transform", (c.d_model, c.d_model)
-    yield "W_U", (c.d_vocab, c.d_model)
+    yield "W_U", (c.d_out, c.d_model)
 
 
 def _optional(c: Config) -> Iterator[tuple[str, Shape]]:
@@ -143,7 +143,7 @@ def _optional(c: Config) -> Iterator[tuple[str, Shape]]:
         yield "b_gate", (c.n_layers, c.d_mlp)
     if c.transform:
         yield "b_transform", (c.d_model,)
-    yield "b_U", (c.d_vocab,)
+    yield "b_U", (c.d_out,)
     yield from _norms(c)
 
 
@@ -229,4 +229,5 @@ def _sizes(c: Config) -> str:
     return (
         f"{c.n_layers} layers × {c.n_heads} heads ({c.n_kv_heads} key/value), d_model {c.d_model}, "
         f"d_head {c.d_head}, d_mlp {c.d_mlp}, d_vocab {c.d_vocab}, n_ctx {c.n_ctx}"
+        f"{'' if c.predicts_tokens else f', d_out {c.d_out}'}"
     )

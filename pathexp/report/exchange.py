@@ -62,7 +62,7 @@ class SwapReport:
         }
 
     def _side(self, trace: Trace) -> dict[str, Any]:
-        name = trace.model.token_string
+        name = trace.model.output_string
         likeliest = [
             {"token": token, "text": name(token), "probability": p}
             for token, p in _likeliest(trace, self.top)

@@ -47,5 +47,6 @@ class InterferenceReport:
 
     def _name(self) -> Callable[[int], str]:
         if self.label in ("E", "U"):
-            return lambda token: visible(self.model.token_string(token))
+            name = self.model.token_string if self.label == "E" else self.model.output_string
+            return lambda token: visible(name(token))
         return str

@@ -111,7 +111,7 @@ def _tops(report: LensReport) -> list[tuple[int, float]]:
 
 
 def _states(report: LensReport) -> Iterator[str]:
-    name = report.trace.model.token_string
+    name = report.trace.model.output_string
     rows = [
         [point, visible(name(token)), f"{share:.3f}", f"{own:+.4f}", f"{frozen:+.4f}"]
         for point, (token, share), own, frozen in zip(

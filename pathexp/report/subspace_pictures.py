@@ -61,7 +61,8 @@ def draw_interference(model: Model, label: str, found: Interference, top: int = 
     2
     """
     chosen = list(dict.fromkeys(i for pair in found.pairs(top) for i in pair[:2])) if top else []
-    names = [visible(model.token_string(i)) if label in ("E", "U") else str(i) for i in chosen]
+    name = {"E": model.token_string, "U": model.output_string}.get(label)
+    names = [visible(name(i)) if name else str(i) for i in chosen]
     return heat_map(found.gram[np.ix_(chosen, chosen)], names, names, title=f"{model.name} {label}: cosines")
 
 

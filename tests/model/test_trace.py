@@ -151,7 +151,7 @@ def test_targets_by_text() -> None:
         (lambda t: t.logit(1, position=-10), TargetError, "position -10 "),
         (lambda t: t.logit(1, position=1.5), TargetError, "position must be an integer, found 1.5"),
         (lambda t: t.logit_difference(3, 3), TokenError, "two tokens, found 3 twice"),
-        (lambda t: t.direction(np.ones(14)), TargetError, r"d_vocab = 11 numbers.*found shape \(14,\)"),
+        (lambda t: t.direction(np.ones(14)), TargetError, r"d_out = 11 numbers.*found shape \(14,\)"),
         (lambda t: t.direction(np.ones(11), space="residual"), TargetError, r"d_model = 14 .*\(11,\)"),
         (lambda t: t.direction(np.ones((1, 11))), TargetError, r"found shape \(1, 11\)"),
         (lambda t: t.direction(np.ones(11), space="heads"), TargetError, "space='heads' is not known"),

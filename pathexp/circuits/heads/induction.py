@@ -168,7 +168,7 @@ def positional_patterns(model: Model, layer: int, positions: int) -> Array:
     """
     w = model.weights
     config = replace(
-        model.config, n_layers=1, d_vocab=1, d_mlp=0, gated=False, parallel=None, tied=False,
+        model.config, n_layers=1, d_vocab=1, d_out=1, d_mlp=0, gated=False, parallel=None, tied=False,
         windows=None if model.config.windows is None else (model.config.windows[layer],),
     )  # fmt: skip
     alike = Model(config, _one_layer(w, config, layer))

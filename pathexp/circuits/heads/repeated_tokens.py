@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import PathexpError
 from ...kinds import SEED, expect, sequence_of, whole
 from ...model import Model, Trace
-from ...model.model import check_model
+from ...model.model import check_model, check_predicts_tokens
 from ..corpus import Corpus, Tokens, windows
 from ..running import asked
 
@@ -91,6 +91,7 @@ class Said:
         ids = sequence_of(whole(0), "a list of token ids")
         length = (self.length, whole().or_none)
         expect("tokens said twice", length=length, seed=(self.seed, SEED), prefix=(self.prefix, ids))
+        check_predicts_tokens(self.model, "repeated tokens")
         c = self.model.config
         if not 3 <= self.copy <= self.room:
             raise PathexpError(

@@ -16,6 +16,7 @@ from ...algebra import compose
 from ...algebra.operations import wide
 from ...graph import Array
 from ...model import Model
+from ...model.model import check_predicts_tokens
 from ..token_space import embedding, reading, require_token_space, unembedding, writing
 from .head import Head
 
@@ -38,6 +39,7 @@ class TokenGrams:
 def token_grams(model: Model) -> TokenGrams:
     """Sum the tokens of a model out, once. O(d_vocab · d_model²). Raises PathexpError for post-norm models."""
     require_token_space(model.config)
+    check_predicts_tokens(model, "copying")
     E, U = wide(embedding(model)), wide(unembedding(model))
     matching = E @ E.T
     return TokenGrams(matching, E @ U, _largest(matching), _largest(U.T @ U))

@@ -144,7 +144,7 @@ def _model(file: GgufFile, options: Options) -> Model:
     shape = (config.d_vocab, config.d_model)
     tables = find_tables(file, _TABLES, shape, _TABLES[1] not in file.tensors, options)
     arrays = gather(file, [*tables.pieces, *_pieces(config, kind, file)], config.n_layers)
-    config = replace(config, tied=tables.shared)
+    config = replace(config, tied=tables.shared, d_out=tables.d_out or config.d_out)
     weights = Weights(**tables.complete(arrays))
     return Model(config, weights, gguf_tokenizer(file.fields, file.where), name=file.path.stem)
 

@@ -149,7 +149,7 @@ def _read(
     tables = find_tables(checkpoint, names, (config.d_vocab, config.d_model), tied, options)
     arrays = gather(checkpoint, [*tables.pieces, *plan.pieces], config.n_layers, plan.unused)
     _check_frequencies(checkpoint, config)
-    config = replace(config, tied=tables.shared)
+    config = replace(config, tied=tables.shared, d_out=tables.d_out or config.d_out)
     return config, Weights(**plan.finish(tables.complete(arrays)))
 
 

@@ -39,8 +39,8 @@ def property_pieces(c: Config, grouped: bool, stored_norms: bool) -> Iterator[Pi
     if c.gated:
         yield Piece(block + "mlp.W_gate", (d, m), {"W_gate": transposed})
     yield from _norms(c, stored_norms, ("w", "b"))
-    yield Piece("unembed.W_U", (d, c.d_vocab), {"W_U": transposed})
-    yield Piece("unembed.b_U", (c.d_vocab,), {"b_U": as_it_is})
+    yield Piece("unembed.W_U", (d, c.d_out), {"W_U": transposed})
+    yield Piece("unembed.b_U", (c.d_out,), {"b_U": as_it_is})
 
 
 def module_pieces(c: Config, stored_norms: bool) -> Iterator[Piece]:
@@ -64,8 +64,8 @@ def module_pieces(c: Config, stored_norms: bool) -> Iterator[Piece]:
         yield Piece(block + "mlp.in.bias", (m,), {"b_in": as_it_is})
         yield Piece(block + "mlp.out.bias", (d,), {"b_out": as_it_is})
     yield from _norms(c, stored_norms, ("weight", "bias"))
-    yield Piece("unembed.weight", (c.d_vocab, d), {"W_U": as_it_is})
-    yield Piece("unembed.bias", (c.d_vocab,), {"b_U": as_it_is})
+    yield Piece("unembed.weight", (c.d_out, d), {"W_U": as_it_is})
+    yield Piece("unembed.bias", (c.d_out,), {"b_U": as_it_is})
 
 
 def _norms(c: Config, stored: bool, names: tuple[str, str]) -> Iterator[Piece]:

@@ -14,6 +14,7 @@ class Options:
     """Decisions that a file leaves open; each is named in the error or warning that asks for it.
 
     tie: use the embedding as unembedding (or the reverse) where only one is stored.
+    no_unembedding: the checkpoint has none, and none is wanted: outputs are the features of the final stream.
     vocab_from_checkpoint: believe the tensors, not the configuration, about the size of the vocabulary.
     strict: raise where the default is to warn and go on.
     ignore: configuration keys that are known to you not to matter.
@@ -21,13 +22,14 @@ class Options:
     """
 
     tie: bool = False
+    no_unembedding: bool = False
     vocab_from_checkpoint: bool = False
     strict: bool = False
     ignore: tuple[str, ...] = ()
     embedding_scale: str = "float64"
 
     def __post_init__(self) -> None:
-        for name in ("tie", "vocab_from_checkpoint", "strict"):
+        for name in ("tie", "no_unembedding", "vocab_from_checkpoint", "strict"):
             if not isinstance(getattr(self, name), bool):
                 raise LoadError(f"{name} must be True or False, found {getattr(self, name)!r}.")
         object.__setattr__(self, "ignore", _names(self.ignore))

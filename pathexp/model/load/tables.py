@@ -20,9 +20,13 @@ class Tables:
 
     pieces: tuple[Piece, ...]
     shared: bool
+    d_out: int | None = None
+    """How many outputs there are, where they are not the vocabulary."""
 
     def complete(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """The gathered arrays with W_E and W_U both; shared tables share memory."""
+        """The gathered arrays with W_E and W_U both; shared tables share memory. Without an unembedding, the identity."""
+        if self.d_out is not None and "W_U" not in arrays:
+            return {**arrays, "W_U": np.eye(self.d_out)}
         if not self.shared:
             return dict(arrays)
         return {**arrays, "W_U": arrays["W_E"].T}
@@ -33,11 +37,16 @@ def find_tables(
 ) -> Tables:
     """Decide where W_E and W_U come from; ``shape`` is (d_vocab, d_model), as both are stored.
 
+    A map to classes (`score`, `classifier`) takes the place of an unembedding that is not stored.
     Raises LoadError if one is missing in a model that is not tied (``tie=True`` says that it is), if ``tie``
     is asked of two that differ, and, with ``strict``, if a tied model stores two that differ; without, the
     stored unembedding is taken, with a warning.
     """
+    if options.no_unembedding:
+        return Tables((Piece(names[0], shape, {"W_E": transposed}),), shared=False, d_out=shape[1])
     stored = [name for name in names if name in checkpoint.shapes]
+    if names[1] not in stored and (head := _class_head(checkpoint)):
+        return _with_head(checkpoint, names[0], shape, head)
     if len(stored) == 2 and options.tie and not tied:
         _check_tie(checkpoint, names)
         tied = True
@@ -50,6 +59,20 @@ def find_tables(
     if len(stored) == 1:
         raise LoadError(_missing(checkpoint, names, stored[0]))
     return Tables(_both(names, shape, ("W_E", "W_U")), shared=False)  # the gathering will miss them both
+
+
+def _class_head(checkpoint: Checkpoint) -> str | None:
+    """The map from the final stream to classes, where one is stored in the place of an unembedding."""
+    return next((name for name in ("score", "classifier") if f"{name}.weight" in checkpoint.shapes), None)
+
+
+def _with_head(checkpoint: Checkpoint, embedding: str, shape: tuple[int, int], head: str) -> Tables:
+    classes = checkpoint.shapes[f"{head}.weight"][0]
+    pieces = [Piece(embedding, shape, {"W_E": transposed})]
+    pieces.append(Piece(f"{head}.weight", (classes, shape[1]), {"W_U": as_it_is}))
+    if f"{head}.bias" in checkpoint.shapes:
+        pieces.append(Piece(f"{head}.bias", (classes,), {"b_U": as_it_is}))
+    return Tables(tuple(pieces), shared=False, d_out=classes)
 
 
 def _both(
@@ -67,7 +90,8 @@ def _missing(checkpoint: Checkpoint, names: tuple[str, str], stored: str) -> str
     return (
         f"Cannot load {checkpoint.where}: {absent!r} is missing, and the configuration does not say that the "
         f"two tables of tokens are tied (tie_word_embeddings). If {stored!r} is meant to be both: "
-        "load(..., tie=True), or --tie on the command line."
+        "load(..., tie=True), or --tie on the command line. If the model is meant to have no unembedding: "
+        "load(..., no_unembedding=True); its outputs are then the features of the final stream."
     )
 
 

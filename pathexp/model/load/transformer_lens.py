@@ -125,8 +125,8 @@ def _config(keys: Keys, held: Held) -> Config:
     _check_native(keys, modules)
     d_model, n_heads, d_head = keys.size("d_model"), keys.size("n_heads"), keys.size("d_head")
     d_vocab = keys.size("d_vocab")
-    if keys.get("d_vocab_out") not in (None, -1, d_vocab):
-        raise keys.error(f"'d_vocab_out' is {keys.get('d_vocab_out')!r}, known is d_vocab = {d_vocab}")
+    told = keys.get("d_vocab_out")
+    d_out = d_vocab if told in (None, -1) else keys.size("d_vocab_out")
     n_layers, norm = keys.size("n_layers"), _norm(keys)
     positions = keys.choice(
         "positional_embedding_type", keys.assume("positional_embedding_type", "standard"), _POSITIONS
@@ -141,6 +141,7 @@ def _config(keys: Keys, held: Held) -> Config:
         d_model=d_model,
         d_head=d_head,
         d_vocab=d_vocab,
+        d_out=d_out,
         n_ctx=keys.size("n_ctx"),
         d_mlp=0 if attention_only else keys.size("d_mlp", 4 * d_model),
         gated=keys.switch("gated_mlp", False) and not attention_only,

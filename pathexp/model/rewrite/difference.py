@@ -76,6 +76,10 @@ def compare(a: Model, b: Model, tokens: Sequence[int] | None = None) -> Differen
             f"models of {a.config.d_vocab} and {b.config.d_vocab} tokens cannot be compared: "
             "their logits have no common order"
         )
+    if a.config.d_out != b.config.d_out:
+        raise TokenError(
+            f"models of {a.config.d_out} and {b.config.d_out} outputs cannot be compared: give two with the same."
+        )
     chosen = probe(a) if tokens is None else tokens
     return between(*(model.run(chosen).logits_before_cap for model in (a, b)))
 

@@ -627,3 +627,28 @@ def test_what_a_file_leaves_open_may_be_told_on_the_command_line(
     assert main([*command, "--tie", "--ignore", "my_note"]) == 0
     assert main(["expand", "attn-0l", "--tie"]) == 2
     assert "leaves nothing open" in capsys.readouterr().err
+
+
+# Outputs that are no vocabulary ----------------------------------------------------------------------------
+
+
+def test_a_class_head_takes_the_place_of_the_unembedding(tmp_path: Path) -> None:
+    score = np.random.default_rng(0).standard_normal((3, llama_arrays()[U].shape[1]))
+    arrays = {**without(llama_arrays(), U), "score.weight": score}
+    keys = changed(
+        id2label={"0": "a", "1": "b", "2": "c"}, label2id={"a": 0, "b": 1, "c": 2}, problem_type=None
+    )
+    model = px.load(folder(tmp_path / "classes", keys, arrays))
+    run = model.run(TOKENS)
+    assert (model.config.d_out, run.logits.shape) == (3, (len(TOKENS), 3))
+    np.testing.assert_array_equal(model.weights.W_U, score)
+    assert px.expand(run).verify().ok
+
+
+def test_a_checkpoint_without_unembedding_gives_its_final_stream(tmp_path: Path) -> None:
+    path = folder(tmp_path / "base", arrays=without(llama_arrays(), U))
+    with pytest.raises(LoadError, match="no_unembedding=True"):
+        px.load(path)
+    run = px.load(path, no_unembedding=True).run(TOKENS)
+    np.testing.assert_array_equal(run.logits, run.residuals["final_out"])
+    assert px.expand(run).verify().ok

@@ -207,7 +207,7 @@ def test_an_unembedding_that_reads_late_dimensions() -> None:
         ),
         ({"scale_attn_by_inverse_layer_idx": True}, "'scale_attn_by_inverse_layer_idx'"),
         ({"architecture": "GPT2LMHeadModel"}, "before a model of transformers.*save_pretrained"),
-        ({"d_vocab_out": 5}, "'d_vocab_out' is 5"),
+        ({"d_vocab_out": 5}, "unembed.W_U"),
         ({"normalization_type": "LN", "final_rms": True}, "'final_rms' with LayerNorm"),
         (
             {"normalization_type": "LN", "post_embedding_ln": True},
@@ -247,3 +247,9 @@ def test_load_takes_a_live_object() -> None:
         px.load(SimpleNamespace(cfg=KEYS | {"new": 3}, state_dict=lambda: ARRAYS), ignore="new").name
         == "made"
     )
+
+
+def test_fewer_outputs_than_tokens() -> None:
+    classes = ARRAYS | {"unembed.W_U": ARRAYS["unembed.W_U"][:, :3], "unembed.b_U": ARRAYS["unembed.b_U"][:3]}
+    model = from_transformer_lens(classes, KEYS | {"d_vocab_out": 3})
+    np.testing.assert_array_equal(model.run([1, 2]).logits, MODEL.run([1, 2]).logits[:, :3])

@@ -19,6 +19,7 @@ _HEAD = "cls.predictions."
 
 def _plan(keys: Keys, options: Options) -> Plan:
     keys.must_be("position_embedding_type", "absolute", "other positions of BERT are not known here")
+    whole = not options.no_unembedding
     n_heads, d_model = keys.size("num_attention_heads"), keys.size("hidden_size")
     config = Config(
         n_layers=keys.size("num_hidden_layers"),
@@ -33,8 +34,8 @@ def _plan(keys: Keys, options: Options) -> Plan:
         norm_placement="post",
         norm_eps=keys.assumed_number("layer_norm_eps", 1e-12),
         embed_norm=True,
-        final_norm=True,
-        transform=True,
+        final_norm=whole,
+        transform=whole,
         causal=keys.switch("is_decoder", False),
         activation=activation(keys, "hidden_act", "gelu"),
     )
@@ -57,6 +58,8 @@ def _pieces(c: Config, segments: int) -> Iterator[Piece]:
     yield Piece(_EMBEDDINGS + "token_type_embeddings.weight", (segments, d), {"segments": as_it_is})
     yield from layer_norm(_EMBEDDINGS + "LayerNorm", d, "embed")
     yield from _layer(c)
+    if not c.transform:
+        return
     yield from linear(_HEAD + "transform.dense", (d, d), "transform")
     yield from layer_norm(_HEAD + "transform.LayerNorm", d, "final")
     yield Piece(_HEAD + "bias", (c.d_vocab,), {"b_U": as_it_is})
