@@ -47,13 +47,13 @@ def weights(size: Size) -> dict[str, np.ndarray]:
 
 def ours(task: Task) -> dict[str, float]:
     """All three with pathexp."""
-    from pathexp import Config, Model, Weights, composition_scores
+    from pathexp import Config, Model, Weights, composition
 
     layers, heads, d_model, d_head = task.size
     config = Config(n_layers=layers, n_heads=heads, d_model=d_model, d_head=d_head, d_vocab=2, n_ctx=2)
     ends = {"W_E": np.ones((d_model, 2)), "W_U": np.ones((2, d_model))}
     model = Model(config, Weights(**weights(task.size), **ends))
-    scores, found = measured(lambda: composition_scores(model), task.repeats)
+    scores, found = measured(lambda: composition(model), task.repeats)
     np.savez(task.scores, q=scores.q, k=scores.k, v=scores.v)
     return found
 

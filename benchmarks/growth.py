@@ -98,7 +98,7 @@ class Case:
         px.flow(self.trace, self.target)
 
     def composition(self) -> None:
-        px.composition_scores(self.model)
+        px.composition(self.model)
 
     def top(self) -> bool:
         """Whether the largest ten were proven; on a graph of its own, which holds no tables yet."""

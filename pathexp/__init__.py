@@ -12,39 +12,34 @@ from .answer import Answer
 from .circuits import (
     Tally,
     along,
-    basis_kurtosis,
-    basis_privilege,
     bigrams,
-    bottlenecks,
-    composition_score,
-    composition_scores,
-    composition_table,
     copying,
-    directions_of,
     explain_induction,
     head,
     head_kinds,
     induction_heads,
     information,
-    interference,
     intervene,
     logit_lens,
-    memory_management,
-    order_blind,
     order_importance,
-    overlap,
-    overlaps,
     rerun,
     skip_trigrams,
     through,
-    turn_basis,
     virtual_heads,
     virtual_share,
-    virtual_weight,
 )
 from .circuits.attribution.attribution import attribution
 from .circuits.attribution.decompose import decompose
 from .circuits.attribution.flow import flow
+from .circuits.composition.composition import composition
+from .circuits.composition.virtual_weight import virtual_weight
+from .circuits.subspaces.bottlenecks import bottlenecks
+from .circuits.subspaces.equivariance import equivariance
+from .circuits.subspaces.interference import interference
+from .circuits.subspaces.memory_management import memory_management
+from .circuits.subspaces.overlap import overlap
+from .circuits.subspaces.privileged_basis import privileged_basis
+from .circuits.subspaces.rotate_basis import rotate_basis
 from .errors import PathexpError
 from .expansion import (
     Expansion,
@@ -89,19 +84,15 @@ __all__ = [
     "Weights",
     "along",
     "attribution",
-    "basis_kurtosis",
-    "basis_privilege",
     "bigrams",
     "bottlenecks",
     "compare",
     "compose",
-    "composition_score",
-    "composition_scores",
-    "composition_table",
+    "composition",
     "copying",
     "decompose",
     "derive",
-    "directions_of",
+    "equivariance",
     "evaluate",
     "expand",
     "expand_score",
@@ -119,18 +110,17 @@ __all__ = [
     "logit_lens",
     "memory_management",
     "models",
-    "order_blind",
     "order_importance",
     "overlap",
-    "overlaps",
+    "privileged_basis",
     "query",
     "random_model",
     "rerun",
     "rewrite",
+    "rotate_basis",
     "skip_trigrams",
     "through",
     "tree",
-    "turn_basis",
     "verify",
     "virtual_heads",
     "virtual_share",

@@ -39,6 +39,18 @@ def whole(least: int | None = None) -> Kind:
     return Kind("a whole number" if least is None else f"a whole number from {least} up", holds)
 
 
+def index_of(rows: Sequence[object]) -> Kind:
+    """The index of one of some rows, from the front or from the back.
+
+    >>> index_of("ab").holds(-2), index_of("ab").holds(2), index_of("ab").says
+    (True, False, 'a whole number from -2 to 1')
+    """
+    n = len(rows)
+    return Kind(
+        f"a whole number from {-n} to {n - 1}", lambda value: whole().holds(value) and value in range(-n, n)
+    )
+
+
 def instance(kind: type | tuple[type, ...], says: str) -> Kind:
     """An instance of a class."""
     return Kind(says, lambda value: isinstance(value, kind))

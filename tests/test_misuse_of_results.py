@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 import pathexp as px
+from pathexp.circuits.corpus.corpus import Corpus
 
 WRONG = (-1, 0, None, 2.5, "a", True)
 TRACE = px.random_model(layers=2, heads=2, seed=1).run([1, 2, 3, 1, 2, 3])
@@ -19,9 +20,7 @@ RESULTS = (
     px.expand(TRACE).top(2, TARGET),
     px.expand_score(TRACE, "L1H0", 2, 1),
     px.expand_score(TRACE, "L1H0", 2, 1).top(2),
-    px.composition_scores(MODEL),
-    px.composition_table(MODEL),
-    px.composition_score(MODEL, "L0H0 L1H0"),
+    px.composition(MODEL),
     px.virtual_heads(MODEL)[0],
     px.virtual_share(MODEL, TEXTS, length=4),
     px.virtual_share(MODEL, TEXTS, length=4).tally,
@@ -32,9 +31,10 @@ RESULTS = (
     px.decompose(TRACE),
     px.interference([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
     px.bottlenecks(MODEL),
-    px.overlap(MODEL, "L0H0", "L1H0.Q"),
+    px.overlap(MODEL, writer="L0H0", reader="L1H0.Q"),
     px.memory_management(NEURONS),
-    px.basis_kurtosis(MODEL, TEXTS, length=4),
+    px.privileged_basis(MODEL, Corpus(TEXTS, 4)),
+    px.privileged_basis(MODEL, Corpus(TEXTS, 4)).activations[0],
     px.head_kinds(MODEL, runs=1),
     px.induction_heads(MODEL, runs=1),
     px.head(MODEL, "L0H0"),
@@ -46,7 +46,9 @@ RESULTS = (
 RIGHT = {
     **dict.fromkeys(("position", "row", "distance"), (-1, 0)),
     **dict.fromkeys(("token", "a", "b"), (0,)),
-    **dict.fromkeys(("k", "count", "label", "head", "point", "space", "name", "kind", "pair", "paths"), ()),
+    **dict.fromkeys(
+        ("k", "count", "label", "head", "point", "space", "name", "kind", "pair", "paths", "port"), ()
+    ),
     **dict.fromkeys(("query", "key", "condition", "target", "trace", "graph", "how"), ()),
 }
 """By the name of an argument, which of the wrong values are right there."""
@@ -69,10 +71,10 @@ GIVEN = {"target": TARGET, "token": 1, "a": 1, "b": 2, "vector": [0.0] * MODEL.c
 
 
 def questions(result):
-    """The public methods of a result that take an argument, and its own numbers and labels in brackets."""
+    """The public methods of a result that take an argument (forms of answers apart), and its rows in brackets."""
     for name, function in inspect.getmembers(type(result), inspect.isfunction):
         bound = not isinstance(inspect.getattr_static(type(result), name), staticmethod)
-        if bound and (not name.startswith("_") or name == "__getitem__"):
+        if bound and name not in vars(px.Answer) and (name[0] != "_" or name == "__getitem__"):
             yield name, list(inspect.signature(function).parameters.values())[1:]
 
 
@@ -102,25 +104,22 @@ def test_wrong_questions_are_refused(result, name, parameters, asked, wrong):
     )
 
 
-@pytest.mark.parametrize(
-    "call", [px.composition_scores, px.composition_table], ids=lambda call: call.__name__
-)
 @pytest.mark.parametrize("wrong", [{"norms": None}, {"norms": "z"}], ids=str)
-def test_wrong_arguments_of_composition_are_refused(call, wrong):
+def test_wrong_arguments_of_composition_are_refused(wrong):
     with pytest.raises(px.PathexpError, match=f"as {next(iter(wrong))}, found"):
-        call(MODEL, **wrong)
+        px.composition(MODEL, **wrong)
     with pytest.raises(px.PathexpError, match="takes a model, not NoneType"):
-        call(None)
+        px.composition(None)
 
 
-@pytest.mark.parametrize("path", [None, 3, 2.5, True, [1, 2], ["L0H0", None]], ids=repr)
+@pytest.mark.parametrize("path", [3, 2.5, True, [1, 2], ["L0H0", None]], ids=repr)
 def test_a_path_of_composition_is_labels(path):
     with pytest.raises(px.PathexpError, match="takes a path as text or labels as path, found"):
-        px.composition_score(MODEL, path)
+        px.composition(MODEL, path=path)
 
 
 def test_a_pair_of_composition_is_two_labels():
-    table = px.composition_table(MODEL)
+    table = px.composition(MODEL)
     for pair in ("U", ("U",), ("U", "E", "P"), ("U", None)):
         with pytest.raises(px.PathexpError, match="labels of a reader and a writer"):
             table[pair]

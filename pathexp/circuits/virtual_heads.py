@@ -68,7 +68,7 @@ class VirtualHead:
 
     @property
     def composition(self) -> float | None:
-        """The V-composition score ‖product‖ / product of the heads' ‖W_OV‖, as `composition_score`, in [0, 1].
+        """The V-composition score ‖product‖ / product of the heads' ‖W_OV‖, as `path_composition`, in [0, 1].
 
         Gains and centerings are folded into the heads that read or write through them, so that the sizes of weights
         and gains make no difference. None for a head of zeros.

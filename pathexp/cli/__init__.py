@@ -13,28 +13,19 @@ from typing import Protocol
 
 from ..errors import PathexpError
 from . import (
-    basis,
     bigrams,
-    bottlenecks,
-    compose,
     derive_score,
     head,
     heads,
     induction,
     information,
-    interference,
     intervene,
     lens,
-    memory,
-    order_blind,
     orders,
-    overlap,
     rebase,
     score,
     skip_trigrams,
     swap,
-    turn,
-    virtual,
     virtual_heads,
 )
 from .arguments import OK, REFUSED
@@ -69,18 +60,9 @@ COMMANDS: Mapping[str, Command] = {
     "skip-trigrams": skip_trigrams,
     "virtual-heads": virtual_heads,
     "lens": lens,
-    "compose": compose,
-    "virtual": virtual,
     "information": information,
     "orders": orders,
     "intervene": intervene,
-    "overlap": overlap,
-    "interference": interference,
-    "bottlenecks": bottlenecks,
-    "memory": memory,
-    "basis": basis,
-    "turn": turn,
-    "order-blind": order_blind,
 }
 
 

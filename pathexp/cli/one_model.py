@@ -1,7 +1,81 @@
-"""Commands about the weights of one model."""
+"""Commands about the weights of one model; some also measure on a corpus."""
 
 from __future__ import annotations
 
-from .command import Command
+from ..circuits.composition.composition import composition
+from ..circuits.composition.virtual_weight import largest_entries
+from ..circuits.subspaces.bottlenecks import bottlenecks
+from ..circuits.subspaces.interference import interference
+from ..circuits.subspaces.memory_management import memory_management
+from ..circuits.subspaces.overlap import overlap
+from ..circuits.subspaces.privileged_basis import privileged_basis
+from ..circuits.subspaces.rotate_basis import rotate_basis
+from .command import CORPUS, NORMS, SEED, Command, Option, integer
 
-COMMANDS: tuple[Command, ...] = ()
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "composition", composition, "one model",
+        "score how much of what one component writes another reads",
+        "pathexp composition attn-2l --path 'L0H2 L1H3 U'",
+        options=(
+            NORMS,
+            Option("distance", "under rotary positions, how far the key stands before the query", integer, metavar="N"),
+            Option("path", "also the composition along this path, such as 'L0H1 L1H2 U'"),
+        ),
+    ),
+    Command(
+        "virtual-weight", largest_entries, "one model",
+        "show the virtual weight between any two components",
+        "pathexp virtual-weight attn-2l --writer E --reader U --through L0H0",
+        options=(
+            Option("writer", "a writer: E, P, L0H1, L0H1.O, L0M, L0N17"),
+            Option("reader", "a reader: U, L1H0, L1H0.Q, .K, .V, L1M, L1N17"),
+            Option("through", "'direct', heads passed in order as 'L0H1 L1H2', or 'all'"),
+            NORMS,
+            Option("largest", "which entries count as large", choices=("abs", "positive", "negative")),
+            Option("table", "write the whole table to this .npy file, in blocks", metavar="FILE"),
+        ),
+        top="k",
+    ),
+    Command(
+        "overlap", overlap, "one model",
+        "principal angles between what writers write and readers read, versus a random baseline",
+        "pathexp overlap attn-2l --writer L0H2 --reader L1H0.K",
+        options=(
+            Option("writer", "only the pairs of this writer, such as L0H2"),
+            Option("reader", "only the pairs of this reader, such as L1H0.K"),
+            NORMS,
+        ),
+    ),
+    Command(
+        "interference", interference, "one model",
+        "cosines between the directions of a component, versus random ones",
+        "pathexp interference attn-2l --label U",
+        options=(Option("label", "E, P, U, L0M, L0M.in, L0H1.O or its .Q, .K, .V"), NORMS),
+        top="k",
+    ),
+    Command(
+        "bottlenecks", bottlenecks, "one model",
+        "how many dimensions are written before each depth and read after it",
+        "pathexp bottlenecks attn-2l --corpus FILE --length 64",
+        options=(CORPUS,), states=True, windows=50,
+    ),
+    Command(
+        "memory-management", memory_management, "one model",
+        "heads and neurons that erase earlier outputs, confirmed on a corpus",
+        "pathexp memory-management attn-2l --corpus FILE --length 64",
+        options=(CORPUS,), top="k", states=True, windows=20,
+    ),
+    Command(
+        "privileged-basis", privileged_basis, "one model",
+        "which spaces have a privileged basis, by the weights and on a corpus",
+        "pathexp privileged-basis attn-2l --corpus FILE --length 64",
+        options=(SEED, CORPUS), states=True, windows=20,
+    ),
+    Command(
+        "rotate-basis", rotate_basis, "one model",
+        "rotate the stream's basis: coordinates change, virtual weights and outputs do not",
+        "pathexp rotate-basis attn-2l --top 5",
+        options=(SEED,), top="k",
+    ),
+)  # fmt: skip

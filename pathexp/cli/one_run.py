@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..circuits.attribution.attribution import UNITS, attribution
 from ..circuits.attribution.flow import flow
+from ..circuits.subspaces.equivariance import equivariance
 from ..expansion.summary import summary
-from .command import QUERY, Command, Option, fraction
+from .command import QUERY, SEED, Command, Option, fraction
 
 COMMANDS = (
     Command(
@@ -30,5 +31,10 @@ COMMANDS = (
             Option("per_position", "one node per component and position", flag=True),
             Option("share", "prune to the strongest edges whose paths add this share of the target", fraction, metavar="S"),
         ),
+    ),
+    Command(
+        "equivariance", equivariance, "one run", "permute a text and see whether the logits are permuted alike",
+        "pathexp equivariance attn-2l 'To be, or not to be'",
+        takes="run", options=(SEED,),
     ),
 )  # fmt: skip

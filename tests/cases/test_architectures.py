@@ -26,7 +26,7 @@ def test_a01_query_heads_share_key_value_heads_in_order():
     assert [model.config.kv_head(head) for head in range(4)] == [0, 0, 1, 1]
     with pytest.raises(px.PathexpError, match="n_heads=6, n_kv_heads=4"):
         px.random_model(heads=6, kv_heads=4)
-    scores = px.composition_scores(model)
+    scores = px.composition(model)
     assert scores.q.shape == scores.k.shape == scores.v.shape == (2, 4, 2, 4)
     assert px.virtual_weight(model, "L0H3", "L1H0").shape == (24, 24)
 

@@ -14,6 +14,7 @@ from pathexp.circuits import (
     raised,
     virtual_share,
 )
+from pathexp.circuits.corpus.corpus import Corpus
 from pathexp.circuits.corpus.tally import Tally
 from pathexp.cli import main
 
@@ -55,11 +56,9 @@ AVERAGES = {
 }
 
 STREAMS = {
-    "memory_management": lambda n, corpus: px.memory_management(
-        px.load("attn-2l"), corpus, length=8, limit=n
-    ),
-    "bottlenecks": lambda n, corpus: px.bottlenecks(px.load("attn-1l"), corpus, length=8, limit=n),
-    "basis_kurtosis": lambda n, corpus: px.basis_kurtosis(px.load("attn-1l"), corpus, length=8, limit=n),
+    "memory_management": lambda n, corpus: px.memory_management(px.load("attn-2l"), Corpus(corpus, 8, n)),
+    "bottlenecks": lambda n, corpus: px.bottlenecks(px.load("attn-1l"), Corpus(corpus, 8, n)),
+    "privileged_basis": lambda n, corpus: px.privileged_basis(px.load("attn-1l"), Corpus(corpus, 8, n)),
 }
 """Averages over runs whose stopping and going on have tests of their own."""
 

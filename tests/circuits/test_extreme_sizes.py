@@ -5,15 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pathexp import composition, virtual_weight
 from pathexp.algebra import column, diagonal, entry, row
-from pathexp.circuits import (
-    composition_score,
-    composition_scores,
-    composition_table,
-    copying,
-    virtual_heads,
-    virtual_weight,
-)
+from pathexp.circuits import copying, virtual_heads
+from pathexp.circuits.composition.composition_path import path_composition
 from pathexp.circuits.evened import evened
 from pathexp.errors import SizeError
 from tests.zoo import FAMILIES, ZOO
@@ -45,14 +40,14 @@ def times(model, names, factor):
 @pytest.mark.parametrize("names", NAMES, ids=" ".join)
 def test_scores_do_not_depend_on_the_size_of_weights(model, names, factor):
     scaled = times(model, names, factor)
-    before, after = composition_scores(model), composition_scores(scaled)
+    before, after = composition(model), composition(scaled)
     for kind in "qkv":
         np.testing.assert_allclose(after.of(kind), before.of(kind), rtol=1e-9)
         np.testing.assert_allclose(after.z[kind], before.z[kind], rtol=1e-6, atol=1e-9)
     assert after.undefined == before.undefined
-    np.testing.assert_allclose(composition_table(scaled).score, composition_table(model).score, rtol=1e-9)
+    np.testing.assert_allclose(after.partners.met.score, before.partners.met.score, rtol=1e-9)
     for path in ("E L0H1 L1H0 U", "L0H0 L1H1.Q"):
-        assert composition_score(scaled, path).score == pytest.approx(composition_score(model, path).score)
+        assert path_composition(scaled, path).score == pytest.approx(path_composition(model, path).score)
 
 
 @pytest.mark.parametrize("factor", [2.0**-660, 2.0**-60, 2.0**60, 2.0**660])
@@ -82,7 +77,7 @@ def test_virtual_heads_do_not_depend_on_the_size_of_weights(model, names, factor
     scaled = times(model, names, factor)
     for before, after in zip(virtual_heads(model), virtual_heads(scaled), strict=True):
         assert after.composition == pytest.approx(before.composition, rel=1e-9)
-        assert before.composition == pytest.approx(composition_score(model, before.label).score, rel=1e-9)
+        assert before.composition == pytest.approx(path_composition(model, before.label).score, rel=1e-9)
 
 
 def test_ordinary_weights_are_left_alone():
@@ -96,7 +91,7 @@ def test_one_extreme_head_beside_ordinary_ones():
     W_V = np.array(model.weights.W_V)
     W_V[0, 1] *= 1e-200
     one = replace(model, weights=replace(model.weights, W_V=W_V))
-    np.testing.assert_allclose(composition_scores(one).v, composition_scores(model).v, rtol=1e-9)
+    np.testing.assert_allclose(composition(one).v, composition(model).v, rtol=1e-9)
 
 
 ASKED = {
@@ -119,11 +114,11 @@ def test_virtual_weights_beyond_floating_point_are_refused_and_never_infinite(th
     for factor in (2.0**660, 2.0**900):
         scaled = times(model, ("W_E", "W_U", "W_V", "W_O"), factor)
         with pytest.raises(SizeError, match="leave the range of floating point"):
-            ASKED[ask](virtual_weight(scaled, "E", "U", through))
-    small = virtual_weight(times(model, ("W_E", "W_U", "W_V", "W_O"), 2.0**-900), "E", "U", through)
+            ASKED[ask](virtual_weight(scaled, "E", "U", through=through))
+    small = virtual_weight(times(model, ("W_E", "W_U", "W_V", "W_O"), 2.0**-900), "E", "U", through=through)
     assert not np.any(ASKED[ask](small))
-    scaled = virtual_weight(times(model, ("W_U",), 2.0**660), "E", "U", through)
+    scaled = virtual_weight(times(model, ("W_U",), 2.0**660), "E", "U", through=through)
     found, plain = (
-        np.asarray(ASKED[ask](table)) for table in (scaled, virtual_weight(model, "E", "U", through))
+        np.asarray(ASKED[ask](table)) for table in (scaled, virtual_weight(model, "E", "U", through=through))
     )
     np.testing.assert_allclose(found * 2.0**-660, plain, rtol=1e-9, atol=1e-12)

@@ -139,36 +139,6 @@ def test_the_lens_refuses():
         lens.top_tokens(9)
 
 
-@pytest.mark.parametrize("positions", ["none", "learned", "qk", "sinusoidal", "rotary", "alibi"])
-@pytest.mark.parametrize("causal", [False, True])
-def test_order_is_told_by_positions_or_a_causal_mask(positions, causal):
-    model = px.random_model(
-        positions=positions, causal=causal, d_head=4, d_mlp=7, norm="layernorm", biases=True, seed=4
-    )
-    found = px.order_blind(model)
-    assert found.blind == bool(found) == (positions == "none" and not causal)
-    assert bool(found.gives_order) != found.blind
-    assert ("order-blind" if found.blind else "tells order") in str(found)
-
-
-def test_a_window_tells_order():
-    model = px.random_model(positions="none", causal=False, windows=2)
-    assert px.order_blind(model).gives_order == ("windows=(2, 2)",) and not px.order_blind(model)
-
-
-def test_order_needs_two_tokens():
-    for tokens in ([3], [3, 3, 3]):
-        with pytest.raises(px.PathexpError, match="give at least two"):
-            px.order_blind(px.random_model(), tokens)
-    with pytest.raises(px.PathexpError, match="give at least two"):
-        px.order_blind(px.random_model(d_vocab=1))
-    assert px.order_blind(px.random_model(positions="none", causal=False), [1, 1, 2, 1]).blind
-
-
-def test_trained_models_tell_order():
-    assert not px.order_blind(px.load("attn-2l"), "To be, or not to be")
-
-
 def test_the_command(capsys, tmp_path):
     """Every state of both modes, entries that add up, and its exit code."""
     model = px.rewrite.fold_norms(
@@ -205,12 +175,3 @@ def test_a_trained_llama():
     turned = px.rewrite.rotate(px.rewrite.fold_norms(model), 1)
     assert turned.history == ("fold_norms(attn, mlp, final)", "rotate") and not turned.config.tied
     np.testing.assert_allclose(turned.run("Once upon a").logits, trace.logits, atol=1e-10)
-    assert not px.order_blind(model)
-
-
-def test_order_is_noticed_where_a_token_moved_and_nowhere_else():
-    """Every token sees itself alone, and a position: a token that stays in its place keeps its logits."""
-    model = px.random_model(layers=1, positions="learned", windows=(1,), n_ctx=8, d_vocab=9)
-    found = px.order_blind(model, [1, 2, 3, 4], seed=4)
-    assert [change > 0 for change in found.changes] == [k != p for k, p in enumerate(found.permutation)]
-    assert found.change == max(found.changes)

@@ -79,9 +79,9 @@ def has_mid(pair: Pair) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["q", "k", "v"])
-def test_composition_scores(pair: Pair, kind: Any) -> None:
+def test_composition(pair: Pair, kind: Any) -> None:
     """Theirs is by writer and then reader, with zero where nothing can be read."""
-    ours = px.composition_scores(pair.trace.model, norms="raw").of(kind)
+    ours = px.composition(pair.trace.model, norms="raw").of(kind)
     theirs = pair.bridge.all_composition_scores(kind.upper()).scores.permute(2, 3, 0, 1)
     later = np.isfinite(ours)
     assert later.sum() == 3 * 4 * 4

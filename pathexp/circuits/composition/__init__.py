@@ -1,0 +1,1 @@
+"""Questions about which components read what others write: composition scores and virtual weights."""

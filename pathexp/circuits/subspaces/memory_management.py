@@ -1,0 +1,298 @@
+"""Memory management: components that erase what an earlier one wrote, by writing back its negative.
+
+Candidates from the weights. Along the subspace B (d_model, r) that an earlier component writes, a head gives back
+Bᵀ W_OV B; a negative mean of its diagonal erases what it reads. A neuron whose output weights point against its
+input weights does so along one direction. Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth": "some MLP
+neurons have very negative cosine similarity between their input and output weights".
+
+Then measured on runs, as covariances over positions, so that constants do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from ...answer import Answer, Figure, Note, Part, Table, columns
+from ...expansion.header import model_facts
+from ...graph import Array
+from ...model import Model, Trace
+from ...model.checks import size
+from ...model.model import check_model
+from ..attribution.decompose import decompose
+from ..corpus.accumulate import NO_LIMITS
+from ..corpus.corpus import Corpus, Source
+from ..corpus.limits import Limits
+from ..corpus.tally import Tally, Tokens
+from ..ports import Ports
+from .measured import measured, tally_facts
+from .overlap import TINY
+
+WINDOWS = 20
+"""How many windows of a corpus are taken by default."""
+MARGIN = 4.0
+"""A cancellation is significant if it is this many standard deviations above that of a random direction."""
+LEAST = 0.1
+"""And memory management if it cancels at least this share."""
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """One component against what was written before it: a head against a writer, a neuron against the stream.
+
+    `weights`: for a head, the share of a vector in the writer's subspace that comes back negative where it is read
+    whole (1 erases, 0 leaves alone, below 0 repeats); for a neuron, minus the cosine of its input and output weights.
+
+    `measured`: the share that is cancelled at the same position on runs, -Σ⟨out, w⟩ / Σ⟨w, w⟩ less means over
+    positions (which are what any shuffled pairing of positions would leave); w is what the writer wrote, or the
+    stream along the neuron's output. `baseline`: its standard deviation if the same outputs were randomly rotated.
+    Both None if not measured, NaN where nothing varies.
+    """
+
+    component: str
+    writer: str
+    weights: float
+    measured: float | None = None
+    baseline: float | None = None
+
+    @property
+    def z(self) -> float:
+        """The measured share over that of a random direction; NaN where it was not measured or nothing varies."""
+        return self.measured / self.baseline if self.measured is not None and self.baseline else float("nan")
+
+    @property
+    def still(self) -> bool:
+        """Whether it was measured, but nothing varies on these runs."""
+        return self.measured is not None and bool(np.isnan(self.measured))
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the weights erase, and runs cancel a tenth or more, over 4 times the random baseline."""
+        measured = self.measured
+        return bool(self.weights > 0 and measured is not None and measured >= LEAST and self.z > MARGIN)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MemoryManagement(Answer):
+    """Heads and neurons by how much their weights erase, and the running sums behind what was measured."""
+
+    live: ClassVar[frozenset[str]] = frozenset({"model"})
+
+    model: Model
+    heads: tuple[Erasure, ...]
+    neurons: tuple[Erasure, ...]
+    tally: Tally | None = None
+
+    def __iter__(self) -> Iterator[Erasure]:
+        return iter((*self.heads, *self.neurons))
+
+    @property
+    def confirmed(self) -> tuple[Erasure, ...]:
+        """Those that runs confirm."""
+        return tuple(found for found in self if found.confirmed)
+
+    def headline(self) -> str:
+        """Return whether weights alone were read or runs measured."""
+        return f"erasing heads and neurons{measured(self.tally) or ' by the weights alone'}"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the heads, the neurons, what is confirmed, and bars."""
+        yield model_facts(self.model)
+        yield tally_facts(self.tally)
+        yield self._listed("heads", "head", "erased (weights)", self.heads)
+        if self.neurons:
+            yield self._listed("neurons", "neuron", "-cosine of in and out", self.neurons)
+        yield from self._verdict()
+        kept = [one for one in self if not one.still]
+        series = ["by weights", *(["on runs"] if self.tally is not None else [])]
+        yield Figure(
+            "bars", "erased",
+            {
+                "rows": [f"{one.component} of {one.writer}" for one in kept], "series": series,
+                "values": [[one.weights, one.measured][: len(series)] for one in kept],
+            },
+            "share that is erased",
+        )  # fmt: skip
+
+    def _listed(self, name: str, kind: str, weights: str, found: tuple[Erasure, ...]) -> Table:
+        head = [
+            columns.text("component", kind),
+            columns.text("writer"),
+            columns.number("weights", weights, digits=3),
+        ]
+        runs = [
+            columns.number("measured", "cancelled on runs"), columns.number("baseline", "random baseline", signed=False),
+            columns.flag("confirmed"),
+        ]  # fmt: skip
+        rows = [(o.component, o.writer, o.weights, o.measured, o.baseline, o.confirmed) for o in found]
+        width = len(head) if self.tally is None else None
+        return Table(
+            [*head, *runs][:width], [row[:width] for row in rows], name, key=("component", "writer"), value="weights",
+            shown=None,
+        )  # fmt: skip
+
+    def _verdict(self) -> Iterator[Note]:
+        if self.tally is None:
+            yield Note("nothing is confirmed without runs: give a corpus")
+            return
+        names = ", ".join(f"{one.component} of {one.writer}" for one in self.confirmed) or "none"
+        yield Note(
+            f"confirmed: {names}\na share of at least {LEAST:g}, and over {MARGIN:g} times the random baseline: the deviation "
+            "of the same outputs\nrandomly rotated"
+        )
+        still = [f"{one.component} of {one.writer}" for one in self if one.still]
+        if still:
+            more = ", …" if still[3:] else ""
+            yield Note(f"not measured for {', '.join(still[:3])}{more}: what the writer writes does not vary")
+
+
+def memory_management(
+    model: Model,
+    corpus: Corpus | Source | None = None,
+    *,
+    k: int = 10,
+    limits: Limits = NO_LIMITS,
+) -> MemoryManagement:
+    """Return the `k` heads and `k` neurons whose weights erase most of what was written, measured on a corpus.
+
+    Heads against the embedding and every earlier head or MLP; neurons against the whole stream that they read.
+    Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth": shares of what was written, 1 for all of it.
+    Without a corpus nothing is measured; with one, on 20 windows, or those of a `Corpus`; see `Limits` for stopping and
+    resuming. Costs an SVD per writer and O(heads² · d_model · d_head²); on runs one decomposition per window, and k · d_model² numbers of
+    memory. Raises PathexpError as `Ports` for post-norm models, and for a corpus without one whole window.
+
+    >>> import pathexp as px
+    >>> found = px.memory_management(px.load("attn-2l"), k=3)
+    >>> len(found.heads), found.neurons, found.heads[0].measured is None
+    (3, (), True)
+    """
+    check_model(model, "memory_management")
+    k = size("k", k, 1)
+    heads, neurons = _largest(_heads(model), k), _largest(_neurons(model), k)
+    if corpus is None:
+        return MemoryManagement(model, heads, neurons)
+    what = f"cancellation by {len(heads)} heads and {len(neurons)} neurons"
+    measure = partial(_measured, model, heads, tuple(_lines(model, neurons)))
+    sums = Corpus.of(corpus, WINDOWS).accumulate(model, measure, what, limits)
+    sums.mean("nothing")
+    return MemoryManagement(
+        model,
+        tuple(_head_on_runs(sums, i, found) for i, found in enumerate(heads)),
+        tuple(_neuron_on_runs(sums, i, found, model.config.d_model) for i, found in enumerate(neurons)),
+        sums,
+    )
+
+
+# By the weights ----------------------------------------------------------------------------------------
+
+
+def _largest(found: Iterator[Erasure], k: int) -> tuple[Erasure, ...]:
+    return tuple(sorted(found, key=lambda pair: (-pair.weights, pair.component, pair.writer))[:k])
+
+
+def _heads(model: Model) -> Iterator[Erasure]:
+    ports, c = Ports(model), model.config
+    heads = [f"L{layer}H{h}" for layer in range(c.n_layers) for h in range(c.n_heads)]
+    mlps = [f"L{layer}M" for layer in range(c.n_layers)] if c.d_mlp else []
+    for writer in ["E", *heads, *mlps]:
+        left, values, _ = ports.writer(writer).svd()
+        basis = left[:, values > TINY * values.max(initial=0.0)]
+        for component in heads:
+            if ports.place(component).reads >= ports.place(writer).writes and basis.shape[1]:
+                back = ports.through(component).apply(basis.T)
+                yield Erasure(component, writer, -float(np.mean(np.sum(back * basis.T, axis=1))))
+
+
+def _neurons(model: Model) -> Iterator[Erasure]:
+    ports, c = Ports(model), model.config
+    for layer in range(c.n_layers if c.d_mlp else 0):
+        read = ports.reader(f"L{layer}M.in").dense()
+        write = ports.writer(f"L{layer}M").dense().T
+        sizes = np.linalg.norm(read, axis=1) * np.linalg.norm(write, axis=1)
+        cosines = np.sum(read * write, axis=1) / np.where(sizes > 0, sizes, 1.0)
+        for neuron, cosine in enumerate(cosines):
+            yield Erasure(f"L{layer}N{neuron}", "stream", -float(cosine))
+
+
+# On runs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """Where one neuron writes: its output weights, (d_model), as a unit vector and a length."""
+
+    layer: int
+    neuron: int
+    direction: Array
+    length: float
+
+
+def _lines(model: Model, neurons: tuple[Erasure, ...]) -> Iterator[_Line]:
+    places = [tuple(map(int, found.component[1:].split("N"))) for found in neurons]
+    ports = Ports(model)
+    written = {layer: ports.writer(f"L{layer}M").dense() for layer in {layer for layer, _ in places}}
+    for layer, neuron in places:
+        write = written[layer][:, neuron]
+        length = float(np.linalg.norm(write))
+        yield _Line(layer, neuron, write / (length or 1.0), length)
+
+
+def _measured(
+    model: Model, heads: tuple[Erasure, ...], lines: tuple[_Line, ...], window: Tokens
+) -> Mapping[str, Array]:
+    """First and second moments of what each head writes beside its writer, and each neuron beside its stream."""
+    sums: dict[str, Array] = {"nothing": np.zeros(())}
+    trace = model.run(window)
+    parts = decompose(trace)
+    for i, found in enumerate(heads):
+        out, written = parts.written(found.component), parts.written(found.writer)
+        sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
+        sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
+    for i, line in enumerate(lines):
+        stream, adds = _before(trace, line.layer), _added(trace, line)
+        along = stream @ line.direction
+        sums |= {f"n{i}/stream": stream.sum(0), f"n{i}/direction": line.direction * len(window)}
+        sums |= {f"n{i}/met": adds @ stream, f"n{i}/size": np.array(along @ along)}
+        sums |= {f"n{i}/adds": adds.sum()}
+    return sums
+
+
+def _before(trace: Trace, layer: int) -> Array:
+    """The stream that the MLP of a layer reads, before any norm, (n, d_model)."""
+    entering = f"L{layer - 1}.out" if layer else "embed"
+    return trace.residuals[entering if trace.config.parallel else f"L{layer}.mid"]
+
+
+def _added(trace: Trace, line: _Line) -> Array:
+    """How far a neuron moves the stream along its direction, (n)."""
+    after = trace.norm_scales.get(f"L{line.layer}.mlp_post", 1.0)
+    found: Array = trace.mlp_hidden[line.layer, :, line.neuron] * line.length * after
+    return found
+
+
+def _head_on_runs(sums: Tally, i: int, found: Erasure) -> Erasure:
+    n = sums.tokens
+    out, written = sums.sums[f"h{i}/out"], sums.sums[f"h{i}/written"]
+    met = sums.sums[f"h{i}/met"] - np.outer(written, out) / n
+    total = float(sums.sums[f"h{i}/size"])
+    baseline = float(np.linalg.norm(met)) / np.sqrt(len(out))
+    return _shared(found, -float(np.trace(met)), baseline, total - float(written @ written) / n, total)
+
+
+def _neuron_on_runs(sums: Tally, i: int, found: Erasure, width: int) -> Erasure:
+    n = sums.tokens
+    stream, direction = sums.sums[f"n{i}/stream"], sums.sums[f"n{i}/direction"] / n
+    met = sums.sums[f"n{i}/met"] - stream * sums.sums[f"n{i}/adds"] / n
+    total = float(sums.sums[f"n{i}/size"])
+    varies = total - float(stream @ direction) ** 2 / n
+    return _shared(found, -float(met @ direction), float(np.linalg.norm(met)) / np.sqrt(width), varies, total)
+
+
+def _shared(found: Erasure, taken: float, baseline: float, varies: float, total: float) -> Erasure:
+    """As shares of what varies; NaN where that is no more than rounding."""
+    whole = varies if varies > TINY * total else float("nan")
+    return Erasure(found.component, found.writer, found.weights, taken / whole, baseline / whole)

@@ -1,0 +1,181 @@
+"""Rotate the stream's basis: single coordinates change, virtual weights and outputs do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...algebra import LinearMap
+from ...answer import Answer, Check, Facts, Figure, Note, Part, Table, columns
+from ...errors import PathexpError
+from ...expansion.header import counted, model_facts
+from ...graph import Array
+from ...model import Model, rewrite
+from ...model.checks import size
+from ...model.model import check_model
+from ..ports import Ports, readers_of, writers_of
+
+WEIGHTS = 1e-10
+"""The largest change of a virtual weight, over its largest entry, that counts as rounding."""
+TOKENS = 256
+"""Of a table over more tokens or positions than this, so many drawn by the seed are compared."""
+
+
+@dataclass(frozen=True)
+class TopCoordinates:
+    """The coordinates of the stream in which a writer is largest, before and after the rotation, largest first."""
+
+    writer: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def kept(self) -> int:
+        """How many of the largest are still among the largest."""
+        return len({*self.before} & {*self.after})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RotatedBasis(Answer):
+    """One model in two bases of its stream.
+
+    `logits`: the largest change of a logit, and `tolerance` what rounding may change. `weights`: the largest change of
+    any entry of any virtual weight, over that map's largest entry; `pairs` how many writer-reader pairs were
+    compared. `coordinates`: per writer, its largest coordinates in both bases.
+    """
+
+    live: ClassVar[frozenset[str]] = frozenset({"model"})
+
+    model: Model
+    coordinates: tuple[TopCoordinates, ...]
+    logits: float
+    tolerance: float
+    weights: float
+    pairs: int
+    width: int
+
+    @property
+    def kept(self) -> float:
+        """The share of all listed coordinates that is still listed."""
+        return sum(one.kept for one in self.coordinates) / sum(len(one.before) for one in self.coordinates)
+
+    @property
+    def baseline(self) -> float:
+        """The share that two random lists have in common: their length over d_model."""
+        return len(self.coordinates[0].before) / self.width
+
+    def headline(self) -> str:
+        """Return what was done."""
+        return "coordinates in which each writer is largest, before and after a random rotation of the stream"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the largest coordinates, the share that is kept, both checks, and bars."""
+        yield model_facts(self.model)
+        yield Facts({"pairs": self.pairs, "kept": self.kept, "baseline": self.baseline})
+        yield self._table()
+        yield Note(
+            f"still among the largest: {self.kept:.1%} of the coordinates; random lists share {self.baseline:.1%}"
+        )
+        yield from self.checks()
+        yield Figure(
+            "bars", "coordinates",
+            {
+                "rows": [one.writer for one in self.coordinates], "series": ["before", "kept"],
+                "values": [[len(one.before), one.kept] for one in self.coordinates],
+            },
+            "largest coordinates, and how many of them are still among the largest",
+        )  # fmt: skip
+
+    def checks(self) -> tuple[Check, Check]:
+        """Return whether virtual weights and logits stayed."""
+        return (
+            Check(
+                f"{counted(self.pairs, 'virtual weight')} stayed", self.weights, WEIGHTS,
+                "1e-10 of the largest entry of each", name="virtual weights",
+            ),
+            Check("the logits stayed", self.logits, self.tolerance, "rounding of both models", name="logits"),
+        )  # fmt: skip
+
+    def _table(self) -> Table:
+        return Table(
+            (columns.text("writer"), columns.text("before"), columns.text("after"), columns.count("kept")),
+            [
+                (one.writer, " ".join(map(str, one.before)), " ".join(map(str, one.after)), one.kept)
+                for one in self.coordinates
+            ],
+            "writers", key=("writer",), value="kept", shown=20,
+        )  # fmt: skip
+
+
+def rotate_basis(model: Model, *, k: int = 10, seed: int = 0) -> RotatedBasis:
+    """Rotate the stream of a model at random, and compare the `k` largest coordinates, virtual weights and logits.
+
+    Gains of norms are folded first, and LayerNorm made RMS norm, as a norm's own basis would forbid the rotation
+    (`px.rewrite`). Writers are the embedding, positions, heads and MLPs, each as large in a coordinate as the norm of
+    that row of its map; virtual weights are all writer-reader pairs, of which tables over many tokens are sampled.
+    Elhage et al. 2021, "The residual stream has no privileged basis". Costs O(pairs · d_model · 256²) at most.
+
+    Raises RewriteError where no rewrite can take the norms' basis away, PathexpError for more coordinates than
+    the stream has.
+
+    >>> import pathexp as px
+    >>> found = px.rotate_basis(px.load("attn-2l"))
+    >>> found.ok, found.kept < 0.2, found.pairs
+    (True, True, 257)
+    """
+    check_model(model, "rotate_basis")
+    k, width = size("k", k, 1), model.config.d_model
+    if k > width:
+        raise PathexpError(f"expected k of at most {width}, the coordinates of the stream (d_model); got {k}")
+    plain = _without_basis(model)
+    rotated = rewrite.rotate(plain, seed)
+    first, second = Ports(plain), Ports(rotated)
+    writers = tuple(f"{label}.O" if "H" in label else label for label in writers_of(model))
+    largest = tuple(
+        TopCoordinates(label, _largest(first.writer(label), k), _largest(second.writer(label), k))
+        for label in writers
+    )
+    changes = [_change(first, second, *pair, seed) for pair in _pairs(first, writers)]
+    difference = rewrite.compare(model, rotated)
+    return RotatedBasis(
+        model, largest, difference.raw, difference.tolerance, max(changes, default=0.0), len(changes), width
+    )
+
+
+def _without_basis(model: Model) -> Model:
+    plain = rewrite.fold_norms(model) if model.config.norm else model
+    if model.config.norm == "layernorm":
+        plain = rewrite.layernorm_to_rmsnorm(rewrite.center_writing(plain))
+    return plain
+
+
+def _pairs(ports: Ports, writers: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for reader in readers_of(ports.model):
+        reads = ports.place(reader).reads
+        yield from ((writer, reader) for writer in writers if ports.place(writer).writes <= reads)
+
+
+def _largest(writer: LinearMap, k: int) -> tuple[int, ...]:
+    sizes = np.linalg.norm(_sampled(writer, 1, 0), axis=1)
+    return tuple(int(place) for place in np.argsort(-sizes, kind="stable")[:k])
+
+
+def _change(first: Ports, second: Ports, writer: str, reader: str, seed: int) -> float:
+    """The largest change of a virtual weight, over its largest entry."""
+    before, after = (
+        _sampled(ports.reader(reader), 0, seed) @ _sampled(ports.writer(writer), 1, seed)
+        for ports in (first, second)
+    )
+    return float(np.abs(before - after).max()) / (float(np.abs(before).max()) or 1.0)
+
+
+def _sampled(map: LinearMap, axis: int, seed: int) -> Array:
+    """A map as an array, (target, source), at most 256 of its rows or columns."""
+    dense = map.dense()
+    if dense.shape[axis] <= TOKENS:
+        return dense
+    chosen = np.random.default_rng(seed).choice(dense.shape[axis], TOKENS, replace=False)
+    return np.take(dense, np.sort(chosen), axis=axis)
