@@ -25,7 +25,7 @@ from ...algebra import (
 from ...algebra.top import Largest
 from ...answer import Answer, Column, Facts, Formula, Part, Table, columns
 from ...errors import PathError, PathexpError
-from ...expansion.header import counted, model_facts
+from ...expansion.header import model_facts
 from ...graph import Array, ResidualGraph
 from ...kinds import expect, instance
 from ...model import Model, Trace
@@ -176,7 +176,7 @@ class VirtualWeight(Answer):
                 columns.count("from_index"), columns.count("to_index"),
             ),
             [(self._name(weight.source, j), self._name(weight.target, i), x, j, i) for i, j, x in rows],
-            "entries", f"{counted(len(rows), 'entry', 'entries')} of {weight.shape[0] * weight.shape[1]:,}",
+            "entries", f"the {len(rows)} largest of {weight.shape[0] * weight.shape[1]:,} entries",
             key=("from_index", "to_index"), value="weight", shown=None,
         )  # fmt: skip
 
