@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "alone")
 
 SHOWN = {
+    "adversaries": "0 false claims",
     "composition": "peak",
     "flow": "largest imbalance",
     "growth": "all flows",

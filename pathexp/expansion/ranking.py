@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from numbers import Integral
@@ -12,11 +12,13 @@ import numpy as np
 
 from ..answer import Answer, Facts, Note, Part, Table, columns
 from ..errors import PathexpError
-from ..graph import Indices, Walk
+from ..graph import Array, Indices, Walk
 from ..model import Target
 from .header import counted
 from .path import Path
 from .search import Budget, Valued, by_size, constant_lost, interrupts, search
+from .search.rounding import finite
+from .search.shadow import path_errors
 from .term import Term
 from .values import path_values, straight_values
 
@@ -29,7 +31,7 @@ class Ranking(Answer):
     value + remainder is the target. `examined` of `count` paths were evaluated one by one; `exact` says that
     the ranking is proven; no path that is not listed has an absolute value above `bound`, rounding
     included. `margin` is how far rounding can blur the ranking's end, in the target's units: no path that is not
-    listed exceeds the least that is listed by more.
+    listed exceeds the least that is listed by more. `errors` say how far each value may be off.
     """
 
     live: ClassVar[frozenset[str]] = frozenset({"terms"})
@@ -43,6 +45,7 @@ class Ranking(Answer):
     exact: bool
     bound: float
     margin: float = 0.0
+    errors: tuple[float, ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -150,19 +153,31 @@ def rank(walk: Walk, k: int, target: Target, total: float, budget: Budget | None
 def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
     """Rank by enumeration: every path is evaluated, so the answer is exact by construction."""
     values = path_values(walk, target)
-    order = np.argsort(-np.abs(values), kind="stable")
-    chosen = order[:k]
-    listed = float(values[chosen].sum())
+    errors = _errors(walk, target)
+    order = np.argsort(-np.nan_to_num(np.abs(values), nan=np.inf, posinf=np.inf), kind="stable")
+    chosen, left = order[:k], order[k:]
+    bound = float(finite(np.abs(values[left]) + errors[left]).max(initial=0.0))
+    found = [Valued(float(values[at]), (), float(errors[at])) for at in chosen]
+    margin = _margin(found, bound)
+    sure = bool(np.isfinite(values[chosen]).all()) and _resolved(margin, values[chosen].tolist())
     return Ranking(
         terms=tuple(_terms_at(walk, chosen)),
-        values=tuple(float(value) for value in values[chosen]),
-        remainder=total - listed,
+        values=tuple(path.value for path in found),
+        remainder=total - float(values[chosen].sum()),
         target=target,
         examined=len(values),
         count=len(values),
-        exact=True,
-        bound=float(abs(values[order[k]])) if len(values) > k else 0.0,
+        exact=sure,
+        bound=bound,
+        margin=margin if sure else 0.0,
+        errors=tuple(path.error for path in found),
     )
+
+
+def _errors(walk: Walk, target: Target) -> Array:
+    """How far the value of each path may be off."""
+    with np.errstate(all="ignore"):
+        return path_errors(walk, target, path_values)
 
 
 def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -> Ranking:
@@ -173,7 +188,9 @@ def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -
         paths += _zeros(walk, k - len(paths), {path.word for path in paths})
     values, count = tuple(path.value for path in paths[:k]), sum(walk.count_by_order)
     bound = max([found.bound, *(abs(path.value) + path.error for path in paths[k:])])
-    full = len(values) == min(k, count) and bool(np.isfinite(bound))
+    margin = _margin(paths[:k], bound)
+    whole = len(values) == min(k, count) and bool(np.isfinite(values).all())
+    sure = found.exact and whole and _resolved(margin, values)
     return Ranking(
         terms=tuple(Term(walk.graph, Path(path.word)) for path in paths[:k]),
         values=values,
@@ -181,16 +198,27 @@ def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -
         target=target,
         examined=found.examined + len(straight),
         count=count,
-        exact=found.exact and full,
+        exact=sure,
         bound=bound,
-        margin=_margin(paths[:k], bound) if found.exact and full else 0.0,
+        margin=margin if sure else 0.0,
+        errors=tuple(path.error for path in paths[:k]),
     )
 
 
 def _margin(paths: list[Valued], bound: float) -> float:
     """How far rounding can blur the end of a list."""
     least = min((abs(path.value) for path in paths), default=0.0)
-    return max([bound - least, *(path.error for path in paths if abs(path.value) <= 2 * least)], default=0.0)
+    return max([0.0, bound - least, *(path.error for path in paths if abs(path.value) <= 2 * least)])
+
+
+def _resolved(margin: float, values: Sequence[float]) -> bool:
+    """Whether rounding leaves a ranking to speak of: it blurs less than its last value, or little of its first."""
+    sizes = [abs(value) for value in values]
+    return margin <= max([0.0, min(sizes, default=0.0), _LITTLE * max(sizes, default=0.0)])
+
+
+_LITTLE = 2.0**-20
+"""The share of the largest value up to which rounding may blur the last ones of a ranking that is called proven."""
 
 
 def _straight(walk: Walk, target: Target) -> list[Valued]:

@@ -17,8 +17,9 @@ from pathexp.algebra import workers as workers_module
 from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, Goal, Layout, all_entries, interrupts, reachable_sets, tables
 from pathexp.expansion.search import certified as certified_module
-from pathexp.expansion.search.ellipsoids import largest, summed, united, with_points
+from pathexp.expansion.search.ellipsoids import summed, united, with_points
 from pathexp.expansion.search.reach import Bounds
+from pathexp.expansion.search.rounding import largest
 from pathexp.expansion.search.sweep import Sweep
 from pathexp.expansion.values import path_values
 from pathexp.graph import push, start_value
@@ -205,7 +206,7 @@ def test_a_bound_that_is_too_small_would_be_caught():
         shrunk = Bounds(tuple(_shrunk(block) for block in true.blocks), true.longest)
         goal = Goal.of(target, terms.graph)
         found = certified_module._sweep(known, shrunk, 20, goal, Budget(), 0.0, None).best.words()
-        best = np.sort(np.abs(path_values(terms.walk, target)))[::-1][:20] / goal.scale
+        best = np.sort(np.abs(path_values(terms.walk, target)))[::-1][:20] / 2.0**goal.exponent
         missed += len(found) < 20 or abs(abs(found[19].value) - best[19]) > 1e-9
     assert missed
 

@@ -44,10 +44,10 @@ def search(walk: Walk, k: int, target: Target, budget: Budget) -> Found:
     with np.errstate(all="ignore"):
         found = _searched(walk, k, goal, budget)
     return Found(
-        [Valued(path.value * goal.scale, path.word, path.error * goal.scale) for path in found.paths],
+        [Valued(goal.units(path.value), path.word, goal.most(path.error)) for path in found.paths],
         found.examined,
         found.exact,
-        found.bound * goal.scale,
+        goal.most(found.bound),
     )
 
 

@@ -163,17 +163,6 @@ def times_triangle(rows: Array, triangle: Array) -> Array:
     return found
 
 
-def largest(shape: Array) -> Array:
-    """A bound on the largest eigenvalue of P (..., d, d), at most d^(1/8) too large and never too small."""
-    d = shape.shape[-1]
-    scale = np.maximum(np.trace(shape, axis1=-2, axis2=-1), np.finfo(np.float64).tiny)
-    square = shape / scale[..., None, None]
-    square = square @ square
-    square = square @ square
-    fourth = np.sqrt(np.sum(square * square, axis=(-2, -1))) * (1 + gamma(d * d)) + 4 * gamma(d)
-    return np.asarray(scale * (1 + gamma(d)) * fourth**0.25)
-
-
 def carried(operator: Operator, parts: Array) -> Array:
     """The image of ellipsoids under an operator: factors B (n, d, r) with P = B Bᵀ to factors (n, f, r)."""
     for part in reversed(operator):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...graph import Array, Indices, Operator, push, start_value
 from .layout import Heads, Layout
 from .rounding import gamma, lengths
-from .sizes import lost, spread, starting_lost
+from .sizes import lost, starting_lost, tight
 
 SHARE = 0.1
 """From which share of the largest entry on, at some position, what a component makes of an entry is one itself."""
@@ -111,12 +111,8 @@ def _worst(front: _Front) -> tuple[Array, Array]:
 
 def _over(skip: Operator, front: _Front) -> _Front:
     """Entries carried over a skip edge."""
-    return _Front(push(skip, front.streams), front.states, front.words, _passed(skip, front))
-
-
-def _passed(operator: Operator, front: _Front, chosen: Indices | slice = slice(None)) -> Array:
-    """How far what an operator makes of chosen entries is from exact."""
-    return np.asarray(lost(operator, front.lengths[chosen]) + spread(operator, front.lost[chosen]))
+    off = lost(skip, front.lengths) + tight(skip, front.lost)
+    return _Front(push(skip, front.streams), front.states, front.words, off)
 
 
 def _starting(layout: Layout, at: int) -> _Front:
@@ -191,4 +187,5 @@ def _behind(layout: Layout, b: int, front: _Front, component: int, chosen: Indic
     states = layout.steps[b][front.states[chosen], component]
     words = tuple((*front.words[at], label) for at in chosen)
     operator = layout.walk.graph.blocks[b].components[component].operator
-    return _Front(outputs, states, words, _passed(operator, front, chosen))
+    off = lost(operator, front.lengths[chosen]) + layout.carry(b, component, front.lost[chosen])
+    return _Front(outputs, states, words, off)

@@ -83,6 +83,7 @@ class Best:
         errors (m,) say how far they may be off.
         """
         self.examined += values.size
+        errors = finite(errors)
         most = finite(np.abs(values) + errors[:, None])
         inside = (most >= self.threshold) & np.isfinite(values)
         rows, columns = np.nonzero(inside)

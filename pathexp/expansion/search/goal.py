@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import frexp, inf, ldexp
 
 import numpy as np
 
@@ -10,29 +11,53 @@ from ...graph import Array, ResidualGraph, Source, start_value
 from ...model import Target
 from ..targets import on_stream
 from .rounding import gamma, lengths, powers
-from .sizes import starting_lost
+from .sizes import starting_lost, underflow
 
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """Covectors (n, d) on the final stream; values that are read off them are times `scale`, a power of two.
+    """Covectors (n, d) on the final stream; values that are read off them are times 2^`exponent`.
 
     `sizes` (n,) is how long the target's covectors are at the sink's results; zero if it reads the stream itself.
+    `lost` is what underflows on the way from there.
     """
 
     field: Array
     sizes: Array
-    scale: float
+    exponent: int
+    lost: float = 0.0
 
     @classmethod
     def of(cls, target: Target, graph: ResidualGraph) -> Goal:
         """The goal that a target is; raises TargetError as `on_stream` does."""
-        field = on_stream(target, graph)
+        large = float(powers(target.direction, (0,))[0])
+        unit = replace(target, direction=target.direction / large, value=target.value / large)
+        field = on_stream(unit, graph)
         scale = float(powers(field, (0, 1))[0, 0])
+        if target.space != "logits":
+            return cls(field / scale, np.zeros(len(field)), _log(scale) + _log(large))
         sizes = np.zeros(len(field))
-        if target.space == "logits":
-            sizes[target.position] = float(lengths(target.direction / scale))
-        return cls(field / scale, sizes, scale)
+        sizes[target.position] = float(lengths(unit.direction)) / scale
+        return cls(field / scale, sizes, _log(scale) + _log(large), underflow(graph.sink.operator) / scale)
+
+    def units(self, value: float) -> float:
+        """A value in the target's units."""
+        try:
+            return ldexp(value, self.exponent)
+        except OverflowError:
+            return inf if value > 0 else -inf
+
+    def most(self, bound: float) -> float:
+        """A bound or an error in the target's units, no smaller for underflow."""
+        return self.units(bound) + 4 * _LEAST if bound else 0.0
+
+
+def _log(power: float) -> int:
+    """The exponent of a power of two."""
+    return frexp(power)[1] - 1
+
+
+_LEAST = float(np.finfo(np.float64).smallest_subnormal)
 
 
 def constant_lost(source: Source, graph: ResidualGraph, target: Target) -> float:
@@ -42,4 +67,5 @@ def constant_lost(source: Source, graph: ResidualGraph, target: Target) -> float
     operator, (n, _, d_out) = source.into[graph.sink.label], graph.sizes
     off = starting_lost(source.start, operator, n)[target.position]
     direct = start_value(source.start, operator)[target.position]
-    return float(lengths(target.direction) * (off + 2 * gamma(d_out) * lengths(direct)))
+    lost = float(lengths(target.direction) * (off + 2 * gamma(d_out) * lengths(direct)))
+    return lost + 4 * d_out * _LEAST

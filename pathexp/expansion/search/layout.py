@@ -16,7 +16,7 @@ from ...graph import Array, Indices, Operator, Step, Walk
 from ...graph.kernel import Stack
 from .rounding import gamma, lengths, powers
 from .single import MATRICES, Single
-from .sizes import additions, frobenius, is_zero, spread
+from .sizes import additions, frobenius, is_zero, spread, tight, underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,10 @@ class Heads:
     def of(cls, stack: Stack, operators: list[Operator]) -> Heads:
         """The heads of a stack, their readers made orthonormal; `operators` are what they are made of."""
         turned = _orthonormal(stack.read)
-        exact = [2 * gamma(additions(operator)) * _feature_size(operator) for operator in operators]
+        exact = [
+            2 * gamma(additions(operator)) * _feature_size(operator) + underflow(operator)
+            for operator in operators
+        ]
         here = [_lost(stack, turned, row) for row in range(len(stack.members))]
         amounts = np.stack([_amounts(operator) for operator in operators])
         write, lost = stack.write @ turned.triangle, np.add(exact, here)
@@ -171,6 +174,13 @@ class Layout:
             tuple(Single.of(index, operator, self.size, share) for index, operator in kernel.single)
             for kernel in kernels
         )
+
+    def carry(self, b: int, component: int, off: Array) -> Array:
+        """How long what a component of block b makes of any vectors (..., n) long can be, at most."""
+        for single in self.singles[b]:
+            if single.index == component:
+                return single.carry(off)
+        return tight(self.walk.graph.blocks[b].components[component].operator, off)
 
     @cached_property
     def skips(self) -> tuple[Operator, ...]:

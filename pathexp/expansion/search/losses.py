@@ -15,9 +15,10 @@ import numpy as np
 
 from ...graph import Array
 from .entries import SINK, Entries
+from .goal import Goal
 from .layout import Layout
 from .rounding import finite, gamma
-from .sizes import frobenius, lost, spread
+from .sizes import frobenius, lost
 
 ABSOLUTE = 1e-140
 """More than what underflows in any step, of a target with entries of at most one."""
@@ -31,10 +32,11 @@ class Losses:
     entries: Sequence[Entries]
     longest: Sequence[Array]
 
-    def at_start(self, sizes: Array) -> float:
-        """What it loses to bring a target to the final stream: covectors at the sink's results, `sizes` (n,) long."""
-        sink = self.layout.walk.graph.sink.operator
-        return float(sizes @ lost(sink, self.longest[-1])) if sink and sizes.any() else 0.0
+    def at_start(self, goal: Goal) -> float:
+        """What it loses to bring a target to the final stream."""
+        sink, longest = self.layout.walk.graph.sink.operator, self.longest[-1]
+        rounding = float(goal.sizes @ lost(sink, longest)) if goal.sizes.any() else 0.0
+        return rounding + (goal.lost + ABSOLUTE) * float(longest.sum())
 
     @cached_property
     def _kept(self) -> dict[tuple[str, int, int], Array]:
@@ -88,7 +90,7 @@ class Losses:
             if component in heads.members:
                 return self.direct(b, s)
         operator = self.layout.walk.graph.blocks[b].components[component].operator
-        off = lost(operator, self.longest[b]) + spread(operator, self.entries[b].lost)
+        off = lost(operator, self.longest[b]) + self.layout.carry(b, component, self.entries[b].lost)
         return self._met(off, self.longest[b + 1])
 
     def _met(self, off: Array, longest: Array) -> Array:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from ...algebra import for_each
 from ...graph import Array
-from .ellipsoids import largest
 from .entries import Entries
 from .layout import Heads, Layout
-from .rounding import DOUBLE, SINGLE, gamma, lengths, powers
+from .rounding import DOUBLE, SINGLE, gamma, largest, lengths, powers
 
 Lengths = Mapping[int, list[Array]]
 """By automaton state, per stack of heads the greatest length of a value: (C, n)."""

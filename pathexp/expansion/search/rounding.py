@@ -42,6 +42,17 @@ def lengths(vectors: Array) -> Array:
     return finite(found * (1 + gamma(vectors.shape[-1])) + FLOOR)
 
 
+def largest(shape: Array) -> Array:
+    """A bound on the largest eigenvalue of P (..., d, d), at most d^(1/8) too large and never too small."""
+    d = shape.shape[-1]
+    scale = np.maximum(np.trace(shape, axis1=-2, axis2=-1), np.finfo(np.float64).tiny)
+    square = shape / scale[..., None, None]
+    square = square @ square
+    square = square @ square
+    fourth = np.sqrt(np.sum(square * square, axis=(-2, -1))) * (1 + gamma(d * d)) + 4 * gamma(d)
+    return np.asarray(scale * (1 + gamma(d)) * fourth**0.25)
+
+
 def finite(bounds: Array) -> Array:
     """Return bounds, infinite where they are no number: what is not known bounds nothing."""
     return np.asarray(np.where(np.isnan(bounds), np.inf, bounds))

@@ -19,7 +19,7 @@ from .entries import Entries
 from .layout import Heads, Layout
 from .rounding import gamma, lengths
 from .single import Single
-from .sizes import frobenius, lost, spread
+from .sizes import frobenius, lost
 
 Sets = Mapping[int, Array]
 """By automaton state, ellipsoids P of shape (position, d, d)."""
@@ -93,7 +93,8 @@ class Reached:
         for s, heads in enumerate(self.layout.heads[self.b]):
             if np.any(steps[heads.members] >= 0):
                 known = self.at_values[s].get(state)
-                points = np.stack([self._unlisted(here, int(member)) for member in heads.members])
+                some = here & ~self.entries.listed[:, heads.members].all(axis=1)
+                points = np.stack([self._unlisted(some, int(member)) for member in heads.members])
                 misread = heads.amounts @ self.entries.misread(heads, self.entries.longest)
                 values = _head_outputs(heads, known, points, misread)
                 for row, member in enumerate(heads.members):
@@ -104,10 +105,10 @@ class Reached:
                 if (single.index, state) in self.images:
                     yield after, self.images[single.index, state]
                 operator = single.operator
-                off = lost(operator, self.entries.longest) + spread(operator, self.entries.lost)
-                for point in self._unlisted(here, single.index):
-                    if point.any():
-                        yield after, Image(point[:, :, None], off)
+                off = lost(operator, self.entries.longest) + single.carry(self.entries.lost)
+                outside = here & ~self.entries.listed[:, single.index]
+                for point in self.entries.readings[single.index][outside]:
+                    yield after, Image(point[:, :, None], off)
 
     def _written(self, heads: Heads, row: int, values: Array) -> Image:
         """What a head writes of values B (n, r, r)."""
@@ -116,7 +117,7 @@ class Reached:
         return Image(write @ values, rounding + heads.lost[row] * (heads.amounts[row] @ self.longest))
 
     def _unlisted(self, here: Array, component: int) -> Array:
-        """What a component reads (a head) or makes (another) of the entries in a state; 0 where that is an entry."""
+        """What a head reads of some entries; 0 where what it writes of them is an entry itself."""
         outside = ~self.entries.listed[here, component]
         return np.asarray(self.entries.readings[component][here] * outside[:, None, None])
 
@@ -181,7 +182,6 @@ def _image(single: Single, triangles: Array) -> Array:
 def _head_outputs(heads: Heads, known: Array | None, points: Array, misread: Array) -> Array | None:
     """What each head has moved, as factors in value space (C, n, r, r); points may be off by `misread` (C, n)."""
     count, n, r = len(heads.members), len(heads.patterns[0]), heads.width
-    points = points[:, points.any(axis=(0, 2, 3))]
     if known is None and not points.size:
         return None
     shape = np.zeros((count, n, r, r))

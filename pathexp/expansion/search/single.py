@@ -9,6 +9,8 @@ import numpy as np
 
 from ...algebra import for_each
 from ...graph import Array, Gate, Operator, Step, pull, push, word_map
+from .rounding import lengths
+from .sizes import lost, tight
 
 MATRICES = 2**28
 """How many numbers the matrices of all components of a graph may hold (2 GiB of float64)."""
@@ -46,6 +48,17 @@ class Single:
 
         for_each(work, n)
         return found
+
+    def carry(self, off: Array) -> Array:
+        """How long what the component makes of any vectors (..., n) long can be, at most."""
+        if not self.dense:
+            return tight(self.operator, off)
+        return np.asarray(off * self._norms + lost(self.operator, off))
+
+    @cached_property
+    def _norms(self) -> Array:
+        """The Frobenius norms of the matrices, (n,)."""
+        return lengths(self.matrices.reshape(len(self.matrices), -1))
 
     def push(self, x: Array) -> Array:
         """What the component makes of streams (E, n, d)."""

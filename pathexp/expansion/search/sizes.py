@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 
 from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
-from ...graph import Array, Gate, One, Operator, Start, Step, Values
-from .rounding import finite, gamma, lengths
+from ...graph import Array, Factor, Gate, One, Operator, Start, Step, Values
+from .rounding import finite, gamma, largest, lengths
 
 _UP = 1 + 1e-9
 """More than the rounding of the few additions of positive numbers that make a size."""
@@ -97,6 +97,31 @@ def spread(operator: Operator, far: Array) -> Array:
     return finite(far * _UP)
 
 
+def tight(operator: Operator, far: Array) -> Array:
+    """Return how long what an operator makes of vectors (..., n) can be, by the spectral norms of its factors.
+
+    Costs a product of every factor with itself.
+    """
+    shrink = [spectral(factor.numbers()) / size(factor.numbers()) for factor in _features(operator)]
+    return finite(spread(operator, far) * np.prod([1.0, *shrink]))
+
+
+def _features(operator: Operator) -> list[Factor]:
+    steps = [part for part in operator if isinstance(part, Step)]
+    return [factor for step in steps for factor in step.feature if isinstance(factor.numbers(), Dense)]
+
+
+def spectral(map: LinearMap) -> float:
+    """Return a bound on the spectral norm of a map: Schatten's 8-norm of arrays, `size` of what is not an array."""
+    whole = size(map)
+    if not isinstance(map, Dense) or not 0 < whole < np.inf:
+        return whole
+    narrow = map.array if map.shape[0] <= map.shape[1] else map.array.T
+    unit = narrow / whole
+    square = float(largest(unit @ unit.T)) + gamma(unit.shape[1])
+    return min(whole, whole * float(np.sqrt(square)) * _UP)
+
+
 def is_zero(operator: Operator) -> bool:
     """Return whether an operator writes nothing, because all numbers of one of its factors are zero."""
     return any(
@@ -126,6 +151,16 @@ def starting_lost(start: Start, operator: Operator, positions: int) -> Array:
     )
 
 
+def starting_size(start: Start, operator: Operator, positions: int) -> Array:
+    """Return how long what a source makes of its start can be, were all its numbers positive: (positions,)."""
+    match start:
+        case One():
+            return _broadcast(spread(operator, np.ones(1)), positions)
+        case Values(array=array) if array is not None:
+            return _broadcast(spread(operator, lengths(array)), positions)
+    return _broadcast(spread(operator, np.ones(positions)), positions)
+
+
 def _gathers(operator: Operator) -> bool:
     """Whether an operator is one array, of which a one-hot source takes columns."""
     match operator:
@@ -141,6 +176,23 @@ def _broadcast(bounds: Array, positions: int) -> Array:
 def lost(operator: Operator, far: Array) -> Array:
     """Return how far what is computed of an operator on vectors (..., n) long is from exact, per position.
 
-    Twice the a-priori bound, for the factors that other code multiplied beforehand.
+    Twice the a-priori bound, for the factors that other code multiplied beforehand, and what may underflow.
     """
-    return finite(2 * gamma(additions(operator)) * spread(operator, far))
+    return finite(
+        2 * gamma(additions(operator)) * spread(operator, far)
+        + underflow(operator) * (1 + far.max(initial=0.0))
+    )
+
+
+def underflow(operator: Operator) -> float:
+    """Return more than what underflows where the factors of an operator are multiplied, for vectors of length one."""
+    parts = [part.position + part.feature for part in operator if isinstance(part, Step)]
+    sizes = [size(factor.numbers()) for word in parts for factor in word]
+    gates = [
+        float(np.max(np.abs(part.numbers()), initial=0.0)) for part in operator if isinstance(part, Gate)
+    ]
+    return _product([LEAST, *(max(1.0, found) for found in (*sizes, *gates))])
+
+
+LEAST = 1e-300
+"""More than what is lost where fewer than 10⁷ products underflow."""

@@ -83,7 +83,7 @@ class Sweep:
         depth = len(self.tables.layout.skips)
         states = self.tables.layout.final
         fields, root = goal.field[None], np.zeros(1, dtype=np.int64)
-        slack = np.full(1, self.losses.at_start(goal.sizes))
+        slack = np.full(1, self.losses.at_start(goal))
         self._direct(depth, SINK, "", states, fields, root, slack)
         bounds = self.bounds.bound(depth, SINK, states, fields)
         if bounds is not None:

@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Array, ResidualGraph, Walk, WeakCache
-from .ellipsoids import factor, largest
+from .ellipsoids import factor
 from .entries import SINK, Entries, all_entries
 from .layout import Layout
 from .norms import norms_fit, value_lengths
 from .reach import Bounds, Reach
+from .rounding import largest
 from .sets import Reached, reachable_sets
 
 

@@ -1,0 +1,71 @@
+"""Claim: of 100,000 searches made to break a proof, no claim is false of the exact values of all paths.
+
+    python benchmarks/adversaries.py [--cases 100000] [--first 0] [--workers 2] [--tiny]
+
+Graphs and models as in the tests: sharp attention, denormals, pairs that cancel at 2^±60, ties, zeros, sizes of 1e±150,
+duplicates, post-norms, constants, queries that cut. Each is searched within limits and enumerated; all values are
+checked in integers times powers of two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from alone import machine, parser
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.expansion.adversaries import RandomDice, drawn_case, judged
+
+BATCH = 250
+
+
+def batch(first: int, last: int) -> tuple[Counter[str], list[float], list[str]]:
+    """Outcomes, margins of proofs over their largest value, and the false claims of some seeds."""
+    outcomes, margins, false = Counter[str](), list[float](), list[str]()
+    for seed in range(first, last):
+        for enumerate_all in (False, True):
+            try:
+                found = judged(drawn_case(RandomDice(np.random.default_rng(seed))), enumerate_all)
+            except AssertionError as error:
+                false.append(f"seed {seed}, {'enumerated' if enumerate_all else 'searched'}: {error}")
+                continue
+            outcomes["left out" if found is None else "proven" if found.exact else "not proven"] += 1
+            margins += [found.margin] if found is not None and found.exact else []
+    return outcomes, margins, false
+
+
+def main(arguments: list[str] | None = None) -> None:
+    made: argparse.ArgumentParser = parser(__doc__)
+    made.add_argument("--cases", type=int, default=100_000)
+    made.add_argument("--first", type=int, default=0)
+    made.add_argument("--workers", type=int, default=2)
+    options = made.parse_args(arguments)
+    cases = 20 if options.tiny else options.cases
+    print(f"adversarial searches; {machine()}")
+    start, last = time.perf_counter(), options.first + cases
+    firsts = range(options.first, last, BATCH)
+    outcomes, margins, false = Counter[str](), list[float](), list[str]()
+    with ProcessPoolExecutor(1 if options.tiny else options.workers) as pool:
+        for some, found, wrong in pool.map(batch, firsts, [min(at + BATCH, last) for at in firsts]):
+            outcomes += some
+            margins += found
+            false += wrong
+    print(", ".join(f"{amount:,} {what}" for what, amount in sorted(outcomes.items())))
+    if margins:
+        print(
+            f"margin over the largest value: median {np.nanmedian(margins):.1g}, 99th percentile {np.nanquantile(margins, 0.99):.1g}"
+        )
+    print(f"{len(false)} false claims, {time.perf_counter() - start:,.0f} s", *false, sep="\n")
+    if false:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

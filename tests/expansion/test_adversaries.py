@@ -1,0 +1,97 @@
+"""No false proof: adversarial searches against an oracle without rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.expansion.adversaries import KINDS, RandomDice, check_claims, drawn_case, judged, numbers
+from tests.expansion.exact import Exact
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Dice of hypothesis."""
+
+    data: st.DataObject
+
+    def pick(self, *options):
+        return self.data.draw(st.sampled_from(options))
+
+    def number(self, low, high):
+        return self.data.draw(st.integers(low, high))
+
+
+@pytest.mark.parametrize("enumerate_all", [False, True])
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_claim_of_a_drawn_search_holds(enumerate_all, data):
+    judged(drawn_case(Drawn(data)), enumerate_all)
+
+
+def test_adversaries_are_proven_as_well_as_not_refuted():
+    """300 searches: every claim holds, and a good part of them are proven with a margin that is no excuse."""
+    margins, seen = [], 0
+    for seed in range(300):
+        outcome = judged(drawn_case(RandomDice(np.random.default_rng(seed))))
+        if outcome is not None:
+            seen += 1
+            margins += [outcome.margin] if outcome.exact else []
+    assert seen > 200
+    assert len(margins) > 100
+    assert np.median(margins) < 1e-9
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS)))
+def test_the_oracle_is_exact(kind):
+    """Products and sums in integers times powers of two are those of fractions."""
+    a, b = (numbers(RandomDice(np.random.default_rng(seed)), 3, 3, kind) for seed in (1, 2))
+    found = Exact.of(a) @ Exact.of(b) + Exact.of(b)
+    wanted = [
+        sum((Fraction(a[i, k]) * Fraction(b[k, j]) for k in range(3)), Fraction(b[i, j]))
+        for i in range(3)
+        for j in range(3)
+    ]
+    power = Fraction(2) ** found.exponent
+    assert [Fraction(int(n)) * power for n in found.integers.reshape(-1)] == wanted
+
+
+def claim(**changed):
+    """A true claim about three paths, or a changed one."""
+    term = SimpleNamespace(path=("a", "U"))
+    truth = {
+        "terms": (term,),
+        "values": (3.0,),
+        "errors": (1e-9,),
+        "bound": 2.0,
+        "margin": 0.0,
+        "exact": True,
+    }
+    return SimpleNamespace(**(truth | changed))
+
+
+EVERY = {("a", "U"): Fraction(3), ("b", "U"): Fraction(-2), ("c", "U"): Fraction(1, 3)}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"values": (3.1,)},
+        {"bound": 1.9},
+        {"bound": 3.5},
+        {"terms": (), "values": (), "errors": ()},
+        {"margin": float("inf")},
+        {"terms": (SimpleNamespace(path=("b", "U")),), "values": (-2.0,)},
+    ],
+    ids=str,
+)
+def test_a_false_claim_is_caught(changed):
+    check_claims(claim(), EVERY, 1)
+    with pytest.raises((AssertionError, ValueError)):
+        check_claims(claim(**changed), EVERY, 1)
