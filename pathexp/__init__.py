@@ -21,7 +21,6 @@ from .circuits import (
     information,
     intervene,
     logit_lens,
-    order_importance,
     rerun,
     skip_trigrams,
     through,
@@ -33,6 +32,9 @@ from .circuits.attribution.decompose import decompose
 from .circuits.attribution.flow import flow
 from .circuits.composition.composition import composition
 from .circuits.composition.virtual_weight import virtual_weight
+from .circuits.corpus.corpus import Corpus
+from .circuits.corpus.limits import Limits
+from .circuits.corpus.order_importance import order_importance
 from .circuits.subspaces.bottlenecks import bottlenecks
 from .circuits.subspaces.equivariance import equivariance
 from .circuits.subspaces.interference import interference
@@ -65,7 +67,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "Config",
+    "Corpus",
     "Expansion",
+    "Limits",
     "LinearMap",
     "Model",
     "Path",

@@ -24,7 +24,7 @@ RESULTS = (
     px.virtual_heads(MODEL)[0],
     px.virtual_share(MODEL, TEXTS, length=4),
     px.virtual_share(MODEL, TEXTS, length=4).tally,
-    px.order_importance(MODEL, TEXTS, length=4),
+    px.order_importance(MODEL, px.Corpus(TEXTS, 4)),
     px.attribution(TRACE, TARGET),
     px.information(TRACE, TARGET),
     px.logit_lens(TRACE),

@@ -17,7 +17,6 @@ from .heads.head_types import HeadKind, HeadKinds, head_kinds
 from .heads.induction import Induction, InductionPair, induction_heads, induction_pairs
 from .heads.induction_score import KeyPath, explain_induction
 from .heads.repeated_tokens import repeated_runs
-from .importance import OrderImportance, order_importance
 from .information import Information, information
 from .interventions import Cut, Intervention, along, distance, intervene, through
 from .lens import Lens, logit_lens
@@ -40,7 +39,6 @@ __all__ = [
     "Intervention",
     "KeyPath",
     "Lens",
-    "OrderImportance",
     "Raised",
     "SkipTrigram",
     "Spectrum",
@@ -63,7 +61,6 @@ __all__ = [
     "information",
     "intervene",
     "logit_lens",
-    "order_importance",
     "ov_spectrum",
     "qk_spectrum",
     "raised",

@@ -21,6 +21,7 @@ from ..expansion.targets import on_stream
 from ..graph import Array, Query, Walk, check_paths, freeze, query
 from ..kinds import LOGITS, Kind, expect
 from ..model import Target, Trace
+from ..model.softmax import log_softmax
 from ..model.trace import check_trace
 from .copies import SIDES, KeptPaths, Reading
 from .held import HeldPaths
@@ -216,11 +217,5 @@ def distance(a: Array, b: Array) -> float:
     expect("distance", a=(a, LOGITS), b=(b, LOGITS))
     if np.shape(a) != np.shape(b):
         raise PathexpError(f"distance() compares logits of one shape, found {np.shape(a)} and {np.shape(b)}")
-    first, second = (_log_softmax(x) for x in (a, b))
+    first, second = (log_softmax(x) for x in (a, b))
     return float((np.exp(first) * (first - second)).sum(axis=-1).mean())
-
-
-def _log_softmax(logits: Array) -> Array:
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    found: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found

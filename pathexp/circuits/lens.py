@@ -18,6 +18,7 @@ from ..graph import Array, freeze, push, start_value
 from ..kinds import TRUTH, expect
 from ..model import Trace
 from ..model.parts import unembedded
+from ..model.softmax import log_softmax
 from ..model.trace import check_trace
 from .attribution.decompose import stream_points
 
@@ -50,9 +51,7 @@ class Lens:
     @cached_property
     def log_probs(self) -> Array:
         """The logarithm of the distribution at every state and position, (S, n, V), in nats."""
-        shifted = self.logits - self.logits.max(axis=-1, keepdims=True)
-        normal: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-        return normal
+        return log_softmax(self.logits)
 
     def top_tokens(self, position: int = -1) -> tuple[int, ...]:
         """The most likely next token at every state.

@@ -20,12 +20,12 @@ from ..graph import Array
 from ..kinds import expect, whole
 from ..model import Model, Trace
 from ..model.model import check_model
+from ..model.softmax import next_token_loss
 from ..model.trace import check_trace
 from .corpus import Corpus, Tokens, windows
 from .evened import evened
 from .heads.copying import Spectrum, heads, spectrum
 from .heads.head import Head
-from .importance import loss_of
 from .running import Tally, asked, tally
 from .token_space import embedding, reading, unembedding, writing
 
@@ -187,7 +187,7 @@ def virtual_share(
 
     def measured(window: Tokens) -> Mapping[str, Array]:
         orders = expand(model.run(window)).by_order()
-        return {"losses": np.array([loss_of(logits, window) for logits in _kept(orders)])}
+        return {"losses": np.array([next_token_loss(logits, window) for logits in _kept(orders)])}
 
     found = tally(
         windows(model, corpus, length),

@@ -21,7 +21,6 @@ from . import (
     information,
     intervene,
     lens,
-    orders,
     rebase,
     score,
     skip_trigrams,
@@ -61,7 +60,6 @@ COMMANDS: Mapping[str, Command] = {
     "virtual-heads": virtual_heads,
     "lens": lens,
     "information": information,
-    "orders": orders,
     "intervene": intervene,
 }
 

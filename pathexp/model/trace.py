@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..errors import PathexpError, TargetError, TokenError
 from .config import Config
+from .softmax import log_softmax
 from .target import Space, Target
 
 if TYPE_CHECKING:
@@ -114,8 +115,7 @@ class Trace:
     @cached_property
     def log_probs(self) -> Array:
         """The logarithm of the distribution over outputs at every position, (n, O), in nats."""
-        shifted = self.logits - self.logits.max(axis=-1, keepdims=True)
-        return _read_only(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+        return _read_only(log_softmax(self.logits))
 
     def top_token(self, position: int = -1) -> int:
         """The id of the most likely output, the next token, at a position (the lowest id of equals).

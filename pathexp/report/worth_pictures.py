@@ -1,24 +1,15 @@
-"""Pictures of what things are worth: attributions, orders and terms, interventions, a logit at every depth."""
+"""Pictures of what things are worth: interventions, a logit at every depth."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..circuits.importance import OrderImportance
 from ..circuits.lens import Lens
 from ..model import Target
 from .bars import bars
 from .interventions import InterventionReport
 from .svg import heat_map
 from .text import visible
-
-
-def draw_orders(found: OrderImportance, top: int = 12) -> str:
-    """Return bars of what orders, and the `top` single terms, save beside all others, in nats a token."""
-    orders = [(f"order {order} ({found.counts[order]:,})", worth) for order, worth in enumerate(found.worth)]
-    rows = [*orders, *found.term_worth()[:top]]
-    title = f"loss saved beside all others, of {found.loss:.4f} nats a token; patterns frozen"
-    return bars([name for name, _ in rows], [float(worth) for _, worth in rows], title=title)
 
 
 def draw_interventions(report: InterventionReport) -> str:

@@ -78,7 +78,7 @@ def calls():
         "logit_lens": {"trace": trace, "mode": "own", "between": True},
         "memory_management": {"model": model, "corpus": TEXTS, "k": 2, "limits": Limits()},
         "models": {},
-        "order_importance": {"model": model, "corpus": TEXTS, "length": 6, "limit": 2, "terms_to": 0},
+        "order_importance": {"model": model, "corpus": TEXTS, "max_order": 0},
         "ov_spectrum": {"head": head},
         "overlap": {"model": model, "writer": "L0H0", "reader": "L1H0", "norms": "raw"},
         "privileged_basis": {"model": model, "corpus": TEXTS, "seed": 1, "limits": Limits()},

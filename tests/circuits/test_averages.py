@@ -10,11 +10,11 @@ import pytest
 import pathexp as px
 from pathexp.circuits import (
     explain_induction,
-    order_importance,
     raised,
     virtual_share,
 )
 from pathexp.circuits.corpus.corpus import Corpus
+from pathexp.circuits.corpus.limits import Limits
 from pathexp.circuits.corpus.tally import Tally
 from pathexp.cli import main
 
@@ -39,8 +39,8 @@ AVERAGES = {
     "virtual_share": lambda n, corpus, **how: virtual_share(
         px.load("attn-2l"), corpus, length=8, limit=n, **how
     ),
-    "order_importance": lambda n, corpus, **how: order_importance(
-        px.load("attn-1l"), corpus, length=8, limit=n, terms_to=0, **how
+    "order_importance": lambda n, corpus, **how: px.order_importance(
+        px.load("attn-1l"), px.Corpus(corpus, 8, n), max_order=0, limits=Limits(**how)
     ),
     "head_kinds": lambda n, _, **how: px.head_kinds(px.load("attn-2l"), runs=n, length=12, **how),
     "head_kinds of a text": lambda n, corpus, **how: px.head_kinds(
@@ -135,7 +135,7 @@ def test_no_text_is_refused_and_so_is_what_is_none(name):
 COMMANDS = {
     "bigrams": (["bigrams", "FILE", "--at-least", "1"], "--texts"),
     "virtual-heads": (["virtual-heads", "attn-2l", "--corpus", "FILE", "--length", "8"], "--windows"),
-    "orders": (["orders", "FILE", "--model", "attn-1l", "--length", "8"], "--windows"),
+    "order-importance": (["order-importance", "attn-1l", "--corpus", "FILE", "--length", "8"], "--windows"),
     "heads": (["heads", "attn-2l", "--length", "9"], "--runs"),
     "heads of a text": (["heads", "attn-2l", "--length", "9", "--texts", "FILE"], "--runs"),
     "induction": (["induction", "attn-2l", "--length", "9"], "--runs"),

@@ -9,10 +9,8 @@ from itertools import islice
 
 from ...errors import PathexpError
 from ...kinds import TEXT, Kind, expect, instance, sequence_of, whole
-from .limits import Limits
+from .limits import NO_LIMITS, Limits
 from .tally import Measure, Merge, Tally, Tokens, added, marked
-
-NO_LIMITS = Limits()
 
 
 def accumulate(

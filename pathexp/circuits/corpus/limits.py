@@ -41,5 +41,8 @@ class Limits:
         )
 
 
+NO_LIMITS = Limits()
+
+
 def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0

@@ -19,9 +19,8 @@ from ...kinds import Kind, expect, index_of
 from ...model import Config, Model
 from ...model.model import check_model
 from ..attribution.decompose import stream_points
-from ..corpus.accumulate import NO_LIMITS
 from ..corpus.corpus import Corpus, Source
-from ..corpus.limits import Limits
+from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally, Tokens
 from .measured import measured, tally_facts
 

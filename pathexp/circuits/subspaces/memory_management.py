@@ -24,9 +24,8 @@ from ...model import Model, Trace
 from ...model.checks import size
 from ...model.model import check_model
 from ..attribution.decompose import decompose
-from ..corpus.accumulate import NO_LIMITS
 from ..corpus.corpus import Corpus, Source
-from ..corpus.limits import Limits
+from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally, Tokens
 from ..ports import Ports
 from .measured import measured, tally_facts

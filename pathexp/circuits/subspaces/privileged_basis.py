@@ -18,9 +18,8 @@ from ...kinds import SEED, expect
 from ...model import Model, rewrite
 from ...model.model import check_model
 from ...model.rewrite.basis import orthogonal, turned_neurons, turned_stream
-from ..corpus.accumulate import NO_LIMITS
 from ..corpus.corpus import Corpus, Source
-from ..corpus.limits import Limits
+from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
 from ..heads.head_edits import turned_head
 from .basis_kurtosis import MARGIN, STRONG, BasisKurtosis, kurtoses, kurtosis_tally
