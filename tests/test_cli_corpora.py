@@ -63,11 +63,11 @@ def test_progress_is_reported_on_a_terminal_unless_quiet(capsys, monkeypatch, co
     assert main([*arguments, "--quiet"]) == 0 and not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [*MEASURED, "virtual-heads", "orders"])
+@pytest.mark.parametrize("command", [*MEASURED, "virtual-heads", "order-importance"])
 def test_time_that_is_over_stops_and_can_be_gone_on_from(capsys, monkeypatch, tmp_path, corpus, command):
     arguments = [command, "attn-2l", "--corpus", corpus, "--length", 16, "--windows", 9]
-    if command == "orders":
-        arguments = [command, corpus, "--length", 16, "--windows", 9, "--terms-to", -1]
+    if command == "order-importance":
+        arguments += ["--max-order", -1]
     kept = tmp_path / "sums.npz"
     with monkeypatch.context() as patched:
         clock = iter(range(0, 10_000, 5))
