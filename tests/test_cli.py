@@ -105,7 +105,7 @@ def test_models(capsys):
         (["expand", "attn-2l", "the", "--query", "E L9H0 U"], "L9H0"),
         (["expand", "attn-2l", "the", "--target", "no such token at all"], "no such token"),
         (["expand", "attn-2l", "the", "--position", "7"], "position 7"),
-        (["expand", "attn-2l", "the", "--top", "0"], "top"),
+        (["expand", "attn-2l", "the", "--top", "0"], "k"),
         (["derive", "--layers", "2", "--query", "E L5H0 U"], "L5H0"),
     ],
 )
@@ -171,7 +171,17 @@ def test_tokens_cannot_move_the_cursor(capsys):
 def test_what_is_proven_of_paths_that_nobody_lists_is_said(tmp_path, capsys, limit, said):
     model = px.random_model(layers=8, heads=6, d_model=16, d_head=3, d_vocab=9, n_ctx=8, seed=3)
     model.save(tmp_path / "deep.npz")
-    asked = ["expand", str(tmp_path / "deep.npz"), "--tokens", "1 2 3", "--top", "3"]
+    asked = [
+        "expand",
+        str(tmp_path / "deep.npz"),
+        "--tokens",
+        "1 2 3",
+        "--top",
+        "3",
+        "--prove",
+        "--nodes",
+        "2",
+    ]
     assert main([*asked, *limit]) == (3 if limit else 0)
     assert f"\n{said}" in capsys.readouterr().out
     assert main([*asked, *limit, "--json"]) == (3 if limit else 0)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from ..circuits.attribution.attribution import UNITS, attribution
 from ..circuits.attribution.flow import flow
 from ..circuits.subspaces.equivariance import equivariance
+from ..expansion.expansion import tree
 from ..expansion.summary import summary
-from .command import QUERY, SEED, Command, Option, fraction
+from .command import QUERY, SEED, Command, Option, fraction, whole
+
+MLP = Option("mlp", "whether paths pass through MLPs or start at them", choices=("gate", "source"))
+NODES = Option("nodes", "how many nodes of the tree to open (200)", whole(1), metavar="N")
 
 COMMANDS = (
     Command(
@@ -14,7 +18,20 @@ COMMANDS = (
         "expand a run of a model into path terms that add up to its prediction",
         "pathexp expand attn-2l 'To be, or not to be' --query 'E .* L1H1 U'",
         takes="target", top="k", long=True,
-        options=(QUERY, Option("mlp", "whether paths pass through MLPs or start at them", choices=("gate", "source"))),
+        options=(
+            QUERY, MLP, NODES,
+            Option("prove", "search for the largest of very many paths, until it is proven", flag=True),
+        ),
+    ),
+    Command(
+        "tree", tree, "one run",
+        "show a prediction as a tree of exact sums over bundles of paths",
+        "pathexp tree attn-2l 'To be, or not to be' --nodes 20",
+        takes="target", long=True,
+        options=(
+            QUERY, NODES, Option("share", "open until the finished paths explain this share", fraction, metavar="S"),
+            Option("direction", "by endings (back) or by beginnings (forward)", choices=("back", "forward")),
+        ),
     ),
     Command(
         "attribution", attribution, "one run",

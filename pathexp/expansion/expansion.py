@@ -16,8 +16,8 @@ from ..graph import (
     check_paths,
     everything,
     freeze,
-    query,
 )
+from ..graph import query as parsed
 from ..kinds import expect, one_of
 from ..model import Target, Trace
 from . import symbolic
@@ -26,7 +26,7 @@ from .ranking import Ranking, rank
 from .search import MEMORY, Budget
 from .target_totals import TargetTotals
 from .term import Term, terms_of
-from .tree import Direction, Limits, Progress, Tree, tree_of
+from .tree import Direction, Limits, Progress, Tree, reporter, tree_of
 from .values import path_values
 from .verdict import Verdict, verify_walk
 
@@ -113,7 +113,7 @@ class Expansion:
 
         Raises QueryError if the query cannot be read or names what the graph does not have.
         """
-        chosen = query(condition)
+        chosen = parsed(condition)
         check_paths(chosen, self.graph.alphabet)
         both = chosen if self.query == everything else self.query & chosen
         return Expansion(self.graph, both)
@@ -291,7 +291,7 @@ class Expansion:
         return trace.logits_before_cap if self.graph.before_cap else trace.logits
 
 
-def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> Expansion:
+def expand(what: Trace | ResidualGraph, query: str | Query = everything) -> Expansion:
     """Return the path expansion of a run or of a residual graph.
 
     A trace is frozen first (`px.freeze(trace)`). Elhage et al. 2021, "Path Expansion". Nothing is listed yet.
@@ -309,23 +309,23 @@ def expand(what: Trace | ResidualGraph, condition: str | Query = everything) -> 
             "run a model first: px.expand(model.run(text))"
         )
     whole = Expansion(graph)
-    return whole if query(condition) == everything else whole.where(condition)
+    return whole if parsed(query) == everything else whole.where(query)
 
 
 def tree(
     what: Trace | ResidualGraph,
     target: Target,
-    condition: str | Query = everything,
+    query: str | Query = everything,
     *,
     nodes: int | None = None,
     seconds: float | None = None,
     share: float | None = None,
     direction: Direction = "back",
-    progress: Progress | None = None,
+    progress: Progress | bool = False,
 ) -> Tree:
     """Return the paths of a run or of a residual graph as a tree of exact sums toward a target.
 
-    The same as `expand(what, condition).tree(target, …)`: see `Expansion.tree`.
+    The same as `expand(what, query).tree(target, …)`: see `Expansion.tree`.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
@@ -333,7 +333,7 @@ def tree(
     >>> tree.nodes, tree.root.count
     (5, 81)
     """
-    terms = expand(what, condition)
+    terms = expand(what, query)
     return terms.tree(
-        target, nodes=nodes, seconds=seconds, share=share, direction=direction, progress=progress
+        target, nodes=nodes, seconds=seconds, share=share, direction=direction, progress=reporter(progress)
     )

@@ -8,13 +8,30 @@ from ..answer import Facts, visible
 from ..model import Model, Target, Trace
 
 
-def counted(amount: int, noun: str, plural: str = "") -> str:
-    """Return an amount with thousands separated and its noun in the right number.
+def amount(count: int, large: int = 10**7) -> str:
+    """Return a number of paths: exact below `large`, else to two digits.
+
+    >>> amount(46_596), amount(1_073_741_824 * 10**30)
+    ('46,596', '1.1·10³⁹')
+    """
+    if count < large:
+        return f"{count:,}"
+    power = len(str(count)) - 1
+    tenths = (count + 5 * 10 ** (power - 2)) // 10 ** (power - 1)
+    tenths, power = (10, power + 1) if tenths == 100 else (tenths, power)
+    return f"{tenths // 10}.{tenths % 10}·10{str(power).translate(_RAISED)}"
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return an amount, exact below 10¹⁵, with its noun in the right number.
 
     >>> counted(1, "path"), counted(2401, "path"), counted(2, "entry", "entries")
     ('1 path', '2,401 paths', '2 entries')
     """
-    return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"
+    return f"{amount(number, 10**15)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def model_line(model: Model) -> str:

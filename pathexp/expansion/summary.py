@@ -9,16 +9,24 @@ from typing import ClassVar
 
 from ..answer import Answer, Facts, Note, Part, Table, columns
 from ..graph import MlpMode, Query, everything, freeze
+from ..kinds import expect, whole
 from ..model import Target, Trace
 from .expansion import Expansion, expand
 from .header import counted, run_facts
 from .ranking import Ranking
+from .tree import Tree, reporter
 from .verdict import Verdict
+
+FEW = 50_000
+"""Up to so many paths all are evaluated and the largest are listed; beyond, the answer is the tree of their sums."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Summary(Answer):
     """Everything that `pathexp expand` shows; each part is computed when it is first read.
+
+    Few paths are ranked and listed. Where nobody could list them, the tree of exact sums stands in their place; the
+    search for the largest single paths, with its proof, runs when `prove` asks for it.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-1l").run("To be, or not to be")
@@ -33,13 +41,27 @@ class Summary(Answer):
     terms: Expansion
     target: Target
     k: int
+    nodes: int = 200
+    prove: bool = False
     seconds: float | None = None
     progress: bool = False
+
+    @property
+    def ranked(self) -> bool:
+        """Whether single paths are ranked: they are few, or it is asked for."""
+        return self.prove or self.terms.count() <= FEW
 
     @cached_property
     def ranking(self) -> Ranking:
         """The largest terms."""
         return self.terms.top(self.k, self.target, seconds=self.seconds, progress=self.progress)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The terms as a tree of exact sums."""
+        return self.terms.tree(
+            self.target, nodes=self.nodes, seconds=self.seconds, progress=reporter(self.progress)
+        )
 
     @cached_property
     def totals(self) -> tuple[float, ...]:
@@ -53,38 +75,63 @@ class Summary(Answer):
 
     @property
     def complete(self) -> bool:
-        """Whether the ranking is proven."""
-        return self.ranking.exact
+        """Whether the ranking, if there is one, is proven."""
+        return not self.ranked or self.ranking.exact
 
     def headline(self) -> str:
-        """Return how many paths of which order there are."""
+        """Return how many paths there are, and of which order where there are few."""
+        if self.terms.count() > FEW:
+            counts = self.terms.count_by_order()
+            return f"{counted(self.terms.count(), 'path')}, of orders 0 to {len(counts) - 1}"
         orders = ", ".join(f"{n:,} of order {k}" for k, n in enumerate(self.terms.count_by_order()) if n)
         return f"{counted(self.terms.count(), 'path')}: {orders}" if self.terms.count() else "no paths"
 
     def parts(self) -> Iterator[Part]:
-        """Yield the ledger, the largest terms, the totals by order and the verdict, each as soon as it is known."""
+        """Yield the ledger, the largest terms or the tree, the verdict, the totals by order, each once it is known."""
         yield run_facts(self.trace, self.target)
         yield Facts({"query": str(self.terms.query), "count": self.terms.count()})
         yield Note("\n".join(self.terms.graph.frozen or ("nothing: this model is linear",)), "frozen")
+        if self.terms.count() > FEW:
+            yield from self.grown()
+        if self.ranked:
+            yield from self.listed()
+        yield self.verdict.check
+        yield from self.orders()
+
+    def grown(self) -> Iterator[Part]:
+        """Yield the tree of exact sums, and how single paths are found."""
+        yield Note(self.tree.headline())
+        yield from (part for part in self.tree.parts() if not isinstance(part, Facts))
+        if not self.prove:
+            yield Note(
+                "The largest single paths are searched for, with a proof, by --prove (in Python: terms.top); "
+                "`pathexp tree` opens more nodes."
+            )
+
+    def listed(self) -> Iterator[Part]:
+        """Yield the largest single paths."""
+        if self.terms.count() > FEW:
+            until = "until it is proven" if self.seconds is None else f"for {self.seconds:g} s"
+            yield Note(f"searching for the {self.k} largest single paths {until}; Ctrl-C shows what there is")
         yield self.ranking.table(
             f"the {len(self.ranking)} largest in absolute value, toward {self.target.label}:"
         )
-        facts = ("examined", "exact", "bound", "margin", "value", "remainder")
+        facts = ("examined", "exact", "bound", "margin", "ties", "value", "remainder")
         yield Facts({name: getattr(self.ranking, name) for name in facts})
         if self.ranking.examined < self.ranking.count:
             yield Note(self.ranking.certainty)
-        yield self.orders()
-        yield self.verdict.check
 
-    def orders(self) -> Table:
-        """Return the totals by order."""
-        counts = self.terms.count_by_order()
-        return Table(
+    def orders(self) -> Iterator[Part]:
+        """Yield the totals by order, and whether they cancel."""
+        counts, total = self.terms.count_by_order(), sum(self.totals)
+        yield Table(
             (columns.count("order"), columns.count("paths"), columns.number("adds", "contribution", "logits")),
-            [(k, n, total) for k, (n, total) in enumerate(zip(counts, self.totals, strict=True))],
-            "orders", key=("order",), value="adds", shown=None, absent="zero",
-            rest=[("all", sum(counts), sum(self.totals))],
+            [(k, n, value) for k, (n, value) in enumerate(zip(counts, self.totals, strict=True))],
+            "orders", key=("order",), value="adds", absent="zero", rest=[("all", sum(counts), total)], additive=True,
         )  # fmt: skip
+        size = sum(map(abs, self.totals))
+        if size > 10 * abs(total):
+            yield Note(f"orders cancel: their sizes add up to {size:,.4g}, their sum is {total:+.4f}")
 
 
 def summary(
@@ -94,14 +141,22 @@ def summary(
     query: str | Query = everything,
     mlp: MlpMode = "gate",
     k: int = 12,
+    nodes: int = 200,
+    prove: bool = False,
     seconds: float | None = None,
     progress: bool = False,
 ) -> Summary:
-    """Take a run apart: freeze it, expand the paths that a query accepts, rank, total and verify them.
+    """Take a run apart: freeze it, expand the paths that a query accepts, rank or bundle, total and verify them.
+
+    Parameters
+    ----------
+    k: how many single paths to list. nodes: how many nodes of the tree to open where there are more than 50,000 paths.
+    prove: also search for the `k` largest of very many paths, with a proof; `seconds` ends the search.
 
     Raises FreezeError for an unknown way to treat MLPs, QueryError for a query that cannot be read. Costs a few
-    forward passes and the search for the k largest terms (see `Expansion.top`).
+    forward passes, the nodes of the tree, and the search if it is asked for (see `Expansion.top`).
     """
+    expect("expand", k=(k, whole(1)), nodes=(nodes, whole(1)))
     graph = freeze(trace, mlp=mlp)  # 3
     terms = expand(graph, query)  # 4 and 5
-    return Summary(trace, terms, target, k, seconds, progress)  # 6 and 7, when they are read
+    return Summary(trace, terms, target, k, nodes, prove, seconds, progress)  # 6 and 7, when they are read

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...answer import Figure, Table, columns
+from ..header import amount
 from .shown import Branch
-
-LARGE = 10**7
-"""From here on, a number of paths is written as a power of ten."""
 
 
 def drawn(root: Branch) -> str:
@@ -36,23 +34,6 @@ def _said(branch: Branch) -> str:
     if size is not None and size > 1.5 * abs(branch.node.value):
         said.append(f"parts of size {size:.4g} cancel")
     return f"   ({', '.join(said)})" if said else ""
-
-
-def amount(count: int) -> str:
-    """Return a number of paths: exact if it is short, else to two digits.
-
-    >>> amount(46_596), amount(1_073_741_824 * 10**30)
-    ('46,596', '1.1·10³⁹')
-    """
-    if count < LARGE:
-        return f"{count:,}"
-    power = len(str(count)) - 1
-    tenths = (count + 5 * 10 ** (power - 2)) // 10 ** (power - 1)
-    tenths, power = (10, power + 1) if tenths == 100 else (tenths, power)
-    return f"{tenths // 10}.{tenths % 10}·10{str(power).translate(_RAISED)}"
-
-
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def table(branches: Sequence[Branch], unit: str, all_nodes: int) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,27 @@ from ...kinds import NUMBER, expect, whole
 
 Progress: TypeAlias = Callable[[int], None]
 """What is called after every opening, with how many nodes are open."""
+
+
+def reporter(progress: Progress | bool) -> Progress | None:
+    """Return what reports progress: a function that is given, or lines on stderr, once a second."""
+    if callable(progress):
+        return progress
+    return _Lines() if progress else None
+
+
+@dataclass
+class _Lines:
+    """Prints how many nodes are open, at most once a second."""
+
+    last: float = field(default_factory=time.perf_counter)
+
+    def __call__(self, nodes: int) -> None:
+        now = time.perf_counter()
+        if now - self.last > 1:
+            self.last = now
+            print(f"tree: {nodes:,} nodes opened", file=sys.stderr)
+
 
 NODES = 100
 """How many nodes are opened unless another limit is given."""

@@ -11,12 +11,12 @@ from ...answer import Answer, Check, Facts, Note, Part
 from ...errors import PathexpError
 from ...graph import Walk, positions_needed
 from ...model import Target
-from ..header import counted, run_facts
+from ..header import amount, counted, run_facts
 from ..search import interrupts
 from ..targets import on_stream
 from ..values import straight_values
 from .balance import balance
-from .drawing import amount, drawn, flame, table
+from .drawing import drawn, flame, table
 from .frontier import ROOT
 from .growth import Growth
 from .limits import Limits, Progress

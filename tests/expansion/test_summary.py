@@ -1,0 +1,75 @@
+"""What `expand` says: few paths are listed, very many are bundled in a tree, and the search runs when asked."""
+
+import json
+
+import pytest
+
+import pathexp as px
+from pathexp.cli import main
+from pathexp.expansion.summary import summary
+
+
+@pytest.fixture(scope="module")
+def deep():
+    model = px.random_model(layers=8, heads=6, d_model=16, d_head=3, d_vocab=9, n_ctx=8, seed=3)
+    return model.run([1, 2, 3])
+
+
+def test_few_paths_are_listed_and_no_tree_is_made(deep):
+    trace = px.load("attn-1l").run("the king")
+    found = summary(trace, trace.logit(1), k=3)
+    assert found.ranked and list(found.tables()) == ["paths", "orders"] and len(found.records()) == 3
+    assert found.ok and found.complete
+
+
+def test_very_many_paths_are_a_tree_before_anything_is_searched(deep):
+    found = summary(deep, deep.logit(4), nodes=5)
+    assert not found.ranked and found.complete and "paths" not in found.tables()
+    assert found.tree.nodes == 5 and found.document.checks[-1].what == "paths add up to the forward pass"
+    assert abs(sum(found.totals) - deep.logit(4).value) < 1e-9
+    assert "--prove" in str(found)
+
+
+def test_the_search_runs_when_it_is_asked_for(deep):
+    found = summary(deep, deep.logit(4), k=2, prove=True, nodes=1)
+    assert found.ranking.exact and found.tables()["paths"].records()[0]["path"] == str(found.ranking[0].path)
+
+
+def test_orders_that_cancel_are_said_to(deep):
+    found = summary(deep, deep.logit(4), nodes=1)
+    size, total = sum(map(abs, found.totals)), abs(sum(found.totals))
+    assert ("orders cancel" in str(found)) == (size > 10 * total)
+
+
+def test_the_first_parts_need_no_work(deep, monkeypatch):
+    found = summary(deep, deep.logit(4))
+    monkeypatch.setattr(type(found.terms), "tree", lambda *_, **__: pytest.fail("too early"))
+    parts = found.parts()
+    titles = [getattr(next(parts), "title", "") for _ in range(3)]
+    assert titles[-1] == "frozen"
+
+
+def test_an_interrupt_leaves_what_there_is(deep, monkeypatch, capsys, tmp_path):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pathexp.expansion.expansion.Expansion.verify", stop)
+    deep.model.save(tmp_path / "deep.npz")
+    assert main(["expand", str(tmp_path / "deep.npz"), "--tokens", "1 2 3", "--nodes", "2"]) == 1
+    out = capsys.readouterr().out
+    assert "frozen" in out and "S .* U" in out and "interrupted" in out and "Traceback" not in out
+
+
+@pytest.mark.parametrize("given", [{"k": 0}, {"k": 1.5}, {"nodes": 0}])
+def test_bad_numbers_are_refused(deep, given):
+    with pytest.raises(px.PathexpError, match=next(iter(given))):
+        summary(deep, deep.logit(4), **given)
+
+
+def test_the_command_tree_prints_the_same_answer(capsys):
+    assert main(["tree", "attn-2l", "the king", "--nodes", "4", "--json"]) == 0
+    trace = px.load("attn-2l").run("the king")
+    assert (
+        json.loads(capsys.readouterr().out)
+        == px.tree(trace, trace.logit(trace.top_token()), nodes=4).to_dict()
+    )
