@@ -59,7 +59,7 @@ from .expansion import (
     verify,
 )
 from .expansion.derive import derive
-from .graph import Query, ResidualGraph, freeze, query
+from .graph import Query, ResidualGraph, contrast, freeze, query
 from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model, rewrite
 
 __version__ = "0.1.0"
@@ -93,6 +93,7 @@ __all__ = [
     "compare",
     "compose",
     "composition",
+    "contrast",
     "copying",
     "decompose",
     "derive",

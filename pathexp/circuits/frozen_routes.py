@@ -6,9 +6,21 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal, cast
 
-from ..algebra import Diagonal, Identity, LinearMap, Space, add, compose, tensor
+from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, add, compose, tensor
 from ..errors import GraphError, PathError
-from ..graph import Component, Gate, Operator, ResidualGraph, Sink, Source, Step, freeze, word_map
+from ..graph import (
+    Action,
+    Component,
+    Gate,
+    Operator,
+    Parallel,
+    Part,
+    ResidualGraph,
+    Sink,
+    Source,
+    freeze,
+    word_map,
+)
 from ..graph.reading import Side, reading_graph
 from ..model import Trace
 
@@ -138,8 +150,13 @@ class _Routes:
             parts.append(self._part(part, feature))
         return compose(*reversed(parts)) if parts else Identity(self.position * self.model)
 
-    def _part(self, part: Step | Gate, feature: Space | None) -> LinearMap:
+    def _part(self, part: Part, feature: Space | None) -> LinearMap:
         """One part, reading a feature space; the stream's where nothing is said."""
+        if isinstance(part, Parallel):
+            return add(*map(self.map, part.terms))
+        if isinstance(part, Action):
+            target, source = (Space(MODEL, size) for size in (part.rows, part.columns))
+            return Dense(part.dense(), self.position * target, self.position * (feature or source), part.name)
         if isinstance(part, Gate):
             values = part.numbers()
             return Diagonal(

@@ -282,13 +282,13 @@ class Expansion:
         return verify_walk(self.walk, reference)
 
     def _reference(self) -> Array:
-        trace, changed = self.graph.trace, self.graph.changed
-        if trace is None or changed:
+        expected, changed = self.graph.expected, self.graph.changed
+        if expected is None or changed:
             what = "; ".join(changed) or "it was not made from a run"
             raise PathexpError(
                 f"nothing to compare this graph with ({what}); give the expected logits: verify(reference)"
             )
-        return trace.logits_before_cap if self.graph.before_cap else trace.logits
+        return expected
 
 
 def expand(what: Trace | ResidualGraph, query: str | Query = everything) -> Expansion:

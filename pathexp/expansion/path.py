@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import PathError
-from ..graph import Component, Operator, ResidualGraph, Source, chain
+from ..graph import NO_PORTS, Component, Operator, ResidualGraph, Source, asked_for_port, chain, has_ports
 
 
 class Path(tuple[str, ...]):
@@ -38,6 +38,10 @@ def parse_path(text: str | tuple[str, ...], graph: ResidualGraph) -> Path:
     if len(path) < 2:
         raise PathError(f"{str(path)!r} is no path: a path runs from a source to {graph.sink.label}")
     for label in path:
+        if label not in graph.by_label and asked_for_port(label) and not has_ports(graph.alphabet):
+            raise PathError(
+                f"no edge {label!r} in path {str(path)!r}: this graph keeps no ports apart. {NO_PORTS}"
+            )
         if label not in graph.by_label:
             raise PathError(
                 f"no node {label!r} in path {str(path)!r}; this graph has {_overview(graph)}. "

@@ -17,7 +17,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import PathexpError
-from ..graph import Array, Dim, Factor, Gate, OneHot, Operator, ResidualGraph, Source, Start, Step, Values
+from ..graph import (
+    Action,
+    Array,
+    Difference,
+    Dim,
+    Factor,
+    Gate,
+    Indices,
+    OneHot,
+    Operator,
+    Parallel,
+    Part,
+    ResidualGraph,
+    Source,
+    Start,
+    Values,
+)
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -51,8 +67,12 @@ def _word(word: tuple[Factor, ...], identity: Dim) -> sp.MatrixExpr:
     return symbols[0] if len(symbols) == 1 else sp.MatMul(*symbols)
 
 
-def _part(part: Step | Gate, graph: ResidualGraph) -> sp.MatrixExpr:
+def _part(part: Part, graph: ResidualGraph) -> sp.MatrixExpr:
     sp = sympy_module()
+    if isinstance(part, Parallel):
+        return sp.MatAdd(*(expression(term, graph) for term in part.terms))
+    if isinstance(part, Action):
+        return sp.MatrixSymbol(part.name, part.positions * part.rows, part.positions * part.columns)
     if isinstance(part, Gate):
         size = _size(part.positions) * _size(part.features)
         return sp.MatrixSymbol(part.name, size, size)
@@ -67,7 +87,7 @@ def expression(operator: Operator, graph: ResidualGraph) -> sp.MatrixExpr:
 
 def start_symbol(start: Start, graph: ResidualGraph) -> sp.MatrixExpr | None:
     """Return the column vector that a source's operator is applied to; None for constants (the number 1)."""
-    if isinstance(start, OneHot | Values):
+    if isinstance(start, OneHot | Difference | Values):
         return sympy_module().MatrixSymbol(start.name, _size(graph.positions) * _size(start.size), 1)
     return None
 
@@ -171,7 +191,11 @@ def arrays_of(operator: Operator) -> dict[str, Array]:
     """Return the dense arrays behind an operator's symbols, by name."""
     arrays: dict[str, Array] = {}
     for part in operator:
-        if isinstance(part, Gate):
+        if isinstance(part, Parallel):
+            arrays |= {name: array for term in part.terms for name, array in arrays_of(term).items()}
+        elif isinstance(part, Action):
+            arrays[part.name] = part.dense()
+        elif isinstance(part, Gate):
             arrays[part.name] = np.diag(part.numbers().reshape(-1))
         else:
             arrays |= {factor.name: factor.numbers().dense() for factor in part.position + part.feature}
@@ -182,40 +206,57 @@ def start_array(start: Start) -> dict[str, Array]:
     """Return the column vector behind a source's start, by name."""
     match start:
         case OneHot(name=name, size=size, indices=indices) if indices is not None:
-            one_hot = np.zeros((len(indices), int(size)))
-            one_hot[np.arange(len(indices)), indices] = 1.0
-            return {name: one_hot.reshape(-1, 1)}
+            return {name: _one_hot(indices, size)}
+        case Difference(name=name, size=size, indices=indices, others=others):
+            return {name: _one_hot(indices, size) - _one_hot(others, size)}
         case Values(name=name, array=array) if array is not None:
             return {name: array.reshape(-1, 1)}
     return {}
 
 
+def _one_hot(indices: Indices, size: Dim) -> Array:
+    rows = np.zeros((len(indices), int(size)))
+    rows[np.arange(len(indices)), indices] = 1.0
+    return rows.reshape(-1, 1)
+
+
 # LaTeX and plain text ----------------------------------------------------------------------------------
 
 _PLACED = re.compile(
-    r"^(?P<head>[A-Za-z]+(?:_[A-Za-z]+)*?)_L(?P<layer>\d+)(?:H(?P<index>\d+)|_?(?P<rest>[A-Za-z]\w*))?$"
+    r"^(?P<head>[^\W\d_]\W?[^\W\d_]*(?:_[A-Za-z]+)*?)_L(?P<layer>\d+)(?:H(?P<index>\d+)|_?(?P<rest>[A-Za-z]\w*?))?"
+    r"(?:_(?P<port>[KQ]))?$"
 )
-_LETTERS = {"ones": r"\mathbf{1}", "C": "C"}
+_LETTERS = {"ones": r"\mathbf{1}", "C": "C", "Δt": r"\Delta t"}
+_SYMBOLS = {
+    "Ā": r"\bar{A}",
+    "S̄": r"\bar{S}",
+    "ḡ": r"\bar{g}",
+    "Λ": r"\Lambda",
+    "κ": r"\kappa",
+    "σ": r"\sigma",
+}
 
 
 def latex_name(name: str) -> str:
     """Return a factor's name in the papers' notation.
 
-    >>> latex_name("W_OV_L0H1"), latex_name("A_L1H0"), latex_name("W_U")
-    ('W_{OV}^{0.1}', 'A^{1.0}', 'W_{U}')
+    >>> latex_name("W_OV_L0H1"), latex_name("A_L1H0"), latex_name("W_U"), latex_name("Λ_L1H0_K")
+    ('W_{OV}^{0.1}', 'A^{1.0}', 'W_{U}', '\\\\Lambda_{K}^{1.0}')
     """
     if name in _LETTERS:
         return _LETTERS[name]
     if match := _PLACED.match(name):
         above = match["layer"] + (f".{match['index']}" if match["index"] else "")
         above += rf",\mathrm{{{_escaped(match['rest'])}}}" if match["rest"] else ""
-        return f"{_lettered(match['head'])}^{{{above}}}"
+        head = match["head"] + (f"_{match['port']}" if match["port"] else "")
+        return f"{_lettered(head)}^{{{above}}}"
     return _lettered(name)
 
 
 def _lettered(name: str) -> str:
     letter, _, below = name.partition("_")
-    letter = letter if len(letter) == 1 else rf"\mathrm{{{_escaped(letter)}}}"
+    letter = _SYMBOLS.get(letter, letter)
+    letter = letter if len(letter) == 1 or letter in _SYMBOLS.values() else rf"\mathrm{{{_escaped(letter)}}}"
     return f"{letter}_{{{_escaped(below)}}}" if below else letter
 
 
@@ -232,12 +273,17 @@ def _latex_word(word: tuple[Factor, ...]) -> str:
 
 def latex(operator: Operator) -> str:
     """Return an operator in LaTeX."""
-    return r" \, ".join(
-        rf"\mathrm{{diag}}\left({latex_name(part.name)}\right)"
-        if isinstance(part, Gate)
-        else _bracketed(rf"{_latex_word(part.position)} \otimes {_latex_word(part.feature)}", operator)
-        for part in operator
-    )
+    return r" \, ".join(_latex_part(part, operator) for part in operator)
+
+
+def _latex_part(part: Part, operator: Operator) -> str:
+    if isinstance(part, Parallel):
+        return rf"\left({' + '.join(map(latex, part.terms))}\right)"
+    if isinstance(part, Action):
+        return latex_name(part.name)
+    if isinstance(part, Gate):
+        return rf"\mathrm{{diag}}\left({latex_name(part.name)}\right)"
+    return _bracketed(rf"{_latex_word(part.position)} \otimes {_latex_word(part.feature)}", operator)
 
 
 def _bracketed(text: str, operator: Operator) -> str:
@@ -246,13 +292,18 @@ def _bracketed(text: str, operator: Operator) -> str:
 
 def formula(operator: Operator) -> str:
     """Return an operator as one line of plain text."""
-    steps = [
-        f"diag({part.name})"
-        if isinstance(part, Gate)
-        else f"{_plain(part.position)} ⊗ {_plain(part.feature)}"
-        for part in operator
-    ]
-    return steps[0] if len(steps) == 1 else " · ".join(f"[{step}]" if "⊗" in step else step for step in steps)
+    return " · ".join(_plain_part(part, operator) for part in operator)
+
+
+def _plain_part(part: Part, operator: Operator) -> str:
+    if isinstance(part, Parallel):
+        return f"({' + '.join(map(formula, part.terms))})"
+    if isinstance(part, Action):
+        return part.name
+    if isinstance(part, Gate):
+        return f"diag({part.name})"
+    step = f"{_plain(part.position)} ⊗ {_plain(part.feature)}"
+    return step if len(operator) == 1 else f"[{step}]"
 
 
 def _plain(word: tuple[Factor, ...]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..errors import TargetError
 from ..graph import Array, ResidualGraph, pull
-from ..model import Target
+from ..model import Target, Trace
 
 
 def on_stream(target: Target, graph: ResidualGraph) -> Array:
@@ -36,14 +36,23 @@ def on_stream(target: Target, graph: ResidualGraph) -> Array:
 
 
 def _check_run(target: Target, graph: ResidualGraph) -> None:
-    """A target carries its value on the run it was made on; refuse it on a run where it has another."""
-    if graph.trace is None:
+    """A target carries its value on the run it was made on; refuse it on runs where it has another."""
+    if not graph.runs:
         return
-    stream = graph.trace.logits if target.space == "logits" else graph.trace.residuals["final_in"]
-    here = float(stream[target.position] @ target.direction)
-    size = float(np.abs(stream[target.position]) @ np.abs(target.direction))
-    if not abs(here - target.value) <= 1e-9 * max(size, 1e-300):
+    streams = [_read(run, target) for run in graph.runs]
+    found = [float(stream @ target.direction) for stream in streams]
+    size = max(float(np.abs(stream) @ np.abs(target.direction)) for stream in streams)
+    found += [found[0] - found[1]] if len(found) == 2 else []
+    if not any(abs(here - target.value) <= 1e-9 * max(size, 1e-300) for here in found):
+        runs = "on this graph's run it is" if len(graph.runs) == 1 else "on this graph's two runs it is"
+        values = " and ".join(f"{here:.6g}" for here in found[: len(graph.runs)])
         raise TargetError(
-            f"target {target.label!r} has the value {target.value:.6g}, but on this graph's run it is {here:.6g}: "
+            f"target {target.label!r} has the value {target.value:.6g}, but {runs} {values}: "
             "it was made on another run; make it from this graph's own trace"
         )
+
+
+def _read(run: Trace, target: Target) -> Array:
+    """What a target reads of a run, at its position."""
+    stream = run.logits if target.space == "logits" else run.residuals["final_in"]
+    return np.asarray(stream[target.position])

@@ -10,10 +10,10 @@ import numpy as np
 from ..answer import Answer, Check, Facts, Part
 from ..answer.parts import Outcome
 from ..errors import PathexpError
-from ..graph import Array, ResidualGraph, Walk
+from ..graph import Array, ResidualGraph, Walk, lengths
 from ..kinds import LOGITS, NUMBER, TEXT, expect, instance
 from .term import Term, terms_of
-from .tolerance import lengths, rounding_tolerance
+from .tolerance import rounding_tolerance
 
 ONE_BY_ONE = 10_000
 """Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all paths."""
@@ -80,8 +80,13 @@ class Verdict(Answer):
         return "\n".join([str(self.check), f"  {self.check.detail}"])
 
 
-def compare(found: Array, expected: Array, tolerance: float, method: str) -> Verdict:
+def compare(
+    found: Array, expected: Array, tolerance: float, method: str, scale: float | None = None
+) -> Verdict:
     """Compare two arrays of logits, shape (position, d_vocab) each.
+
+    `scale` is the size of logits that the tolerance must be small beside: the root mean square of `expected` unless
+    told otherwise (a difference of two runs may be near zero).
 
     Raises PathexpError if their shapes differ. A NaN anywhere is never ok.
     """
@@ -97,7 +102,7 @@ def compare(found: Array, expected: Array, tolerance: float, method: str) -> Ver
     error = np.abs(found - expected)
     error = np.where(np.isnan(error), np.inf, error)
     position, token = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
-    scale = float(lengths(expected.reshape(-1))) / float(np.sqrt(expected.size))
+    scale = root_mean_square(expected) if scale is None else scale
     worst = float(error[position, token])
     blind = tolerance > _BLIND * scale and worst > 0
     reason = f"the tolerance is not small beside the logits (root mean square {scale:.3g})" if blind else ""
@@ -112,6 +117,16 @@ def compare(found: Array, expected: Array, tolerance: float, method: str) -> Ver
         method=method,
         reason=reason,
     )
+
+
+def root_mean_square(logits: Array) -> float:
+    """Return the size of logits, without over- or underflow."""
+    return float(lengths(logits.reshape(-1))) / float(np.sqrt(logits.size))
+
+
+def scale_of(graph: ResidualGraph) -> float | None:
+    """Return the size of the logits of the two runs of a contrast; None for other graphs."""
+    return max(root_mean_square(run.logits) for run in graph.runs) if len(graph.runs) > 1 else None
 
 
 _BLIND = 1e-4
@@ -130,9 +145,11 @@ def verify_walk(walk: Walk, reference: Array) -> Verdict:
     if count <= ONE_BY_ONE and count * n * d_out <= _ENTRIES_ONE_BY_ONE:
         total, size = _sum_one_by_one(terms_of(walk), shape)
         tolerance = rounding_tolerance(graph, count, size)
-        return compare(total + left_over, reference, tolerance, f"{count:,} terms added one by one{beside}")
+        method = f"{count:,} terms added one by one{beside}"
+        return compare(total + left_over, reference, tolerance, method, scale_of(graph))
     method = f"{count:,} terms by recurrence over all paths{beside}"
-    return compare(walk.logits() + left_over, reference, rounding_tolerance(graph, 0, 0.0), method)
+    tolerance = rounding_tolerance(graph, 0, 0.0)
+    return compare(walk.logits() + left_over, reference, tolerance, method, scale_of(graph))
 
 
 _ENTRIES_ONE_BY_ONE = 10**9
@@ -169,4 +186,4 @@ def verify(terms: Iterable[Term], graph: ResidualGraph, reference: Array) -> Ver
     n, _, d_out = graph.sizes
     total, size = _sum_one_by_one(listed, (n, d_out))
     tolerance = rounding_tolerance(graph, len(listed), size)
-    return compare(total, reference, tolerance, f"{len(listed):,} terms added one by one")
+    return compare(total, reference, tolerance, f"{len(listed):,} terms added one by one", scale_of(graph))

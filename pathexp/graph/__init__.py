@@ -1,22 +1,43 @@
 """The residual graph and the language over its paths."""
 
+from .actions import Dyad, cost, lengths, mixed_noise, spread
+from .alphabet import NO_PORTS, asked_for_port, has_ports
 from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
 from .cache import WeakCache
+from .contrast import Contrast, Place, contrast, places
 from .ends import CapMode
 from .files import check_graph_file, save_graph
 from .freeze import freeze
 from .graph import ResidualGraph
 from .kernel import BlockKernel, Indices, Stack, product_norm
 from .network import empty_multigraph
-from .nodes import Block, Component, One, OneHot, Sink, Source, Start, Values, start_value
-from .operators import IDENTITY, Array, Dim, Factor, Gate, Operator, Step, chain, pull, push, word_map
+from .nodes import Block, Component, Difference, One, OneHot, Sink, Source, Start, Values, start_value
+from .operators import (
+    IDENTITY,
+    Action,
+    Array,
+    Dim,
+    Factor,
+    Gate,
+    Operator,
+    Parallel,
+    Part,
+    Step,
+    chain,
+    is_local,
+    pull,
+    push,
+    word_map,
+)
 from .pullback import Pullback, positions_needed
 from .query import Query, everything, query
 from .walk import Walk
 
 __all__ = [
     "IDENTITY",
+    "NO_PORTS",
+    "Action",
     "Alphabet",
     "Array",
     "Automaton",
@@ -24,7 +45,10 @@ __all__ = [
     "BlockKernel",
     "CapMode",
     "Component",
+    "Contrast",
+    "Difference",
     "Dim",
+    "Dyad",
     "Factor",
     "Gate",
     "Indices",
@@ -32,6 +56,9 @@ __all__ = [
     "One",
     "OneHot",
     "Operator",
+    "Parallel",
+    "Part",
+    "Place",
     "Pullback",
     "Query",
     "ResidualGraph",
@@ -43,19 +70,28 @@ __all__ = [
     "Values",
     "Walk",
     "WeakCache",
+    "asked_for_port",
     "chain",
     "check_graph_file",
     "check_paths",
     "compile_query",
+    "contrast",
+    "cost",
     "empty_multigraph",
     "everything",
     "freeze",
+    "has_ports",
+    "is_local",
+    "lengths",
+    "mixed_noise",
+    "places",
     "positions_needed",
     "product_norm",
     "pull",
     "push",
     "query",
     "save_graph",
+    "spread",
     "start_value",
     "word_map",
 ]

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from ..errors import QueryError
-from .language import ANY, Query
+from .language import ANY, PORTS, Query
 from .nodes import Component, Sink, Source
 from .query import pointer
 
@@ -65,7 +65,7 @@ def check_names(query: Query, alphabet: Alphabet) -> None:
     for name in query.names():
         if not alphabet.meaning(name):
             text = str(query)
-            place = re.search(rf"\b{name}\b", text)
+            place = re.search(rf"\b{re.escape(name)}\b", text)
             assert place is not None
             problem, advice = _empty(name) if name in alphabet.classes else _unknown(name, alphabet)
             raise QueryError(f"{problem}\n{pointer(text, place.start())}\n{advice}")
@@ -80,9 +80,27 @@ def _empty(name: str) -> tuple[str, str]:
 
 
 def _unknown(name: str, alphabet: Alphabet) -> tuple[str, str]:
+    if asked_for_port(name) and not has_ports(alphabet):
+        return f"{name} names an edge by its port, and this graph keeps no ports apart", NO_PORTS
     near = nearest(name, alphabet)
     advice = f"Nearest: {', '.join(near)}." if near else "Labels are case-sensitive: E, L0H3, U."
     return f"this graph has no node {name}: {_sizes(name, alphabet)}", advice
+
+
+NO_PORTS = (
+    "Patterns and gates are frozen here: write L0H2 for what the head moves. Edges through values, keys and queries "
+    "are in the difference of two runs, px.contrast(run, other)."
+)
+
+
+def asked_for_port(name: str) -> bool:
+    """Return whether a name is a port, alone (`K`) or of a component (`L0H2.K`)."""
+    return name.rpartition(".")[2] in PORTS
+
+
+def has_ports(alphabet: Alphabet) -> bool:
+    """Return whether a graph's components are kept apart by port."""
+    return any(port in alphabet.classes for port in PORTS)
 
 
 def _sizes(name: str, alphabet: Alphabet) -> str:
@@ -117,7 +135,11 @@ def nearest(name: str, alphabet: Alphabet, most: int = 3) -> list[str]:
 
 
 def alphabet(sources: tuple[Source, ...], components: Iterable[Component], sink: Sink) -> Alphabet:
-    """Return the labels of a graph, with the classes S, H, M, L0, L1, …"""
+    """Return the labels of a graph, with the classes S, H, M, L0, L1, …
+
+    Where components are kept apart by port, V, K and Q (value, gate) are classes, L0H2 is all of a head, and a dot
+    narrows any class to a port, as in L1.K.
+    """
     listed = tuple(components)
     classes: dict[str, set[str]] = {"S": {source.label for source in sources}, "H": set(), "M": set()}
     for component in listed:
@@ -126,9 +148,24 @@ def alphabet(sources: tuple[Source, ...], components: Iterable[Component], sink:
             classes["H"].add(component.label)
         if component.kind in ("mlp", "neuron"):
             classes["M"].add(component.label)
+    _add_ports(classes, listed)
     return Alphabet(
         sources=tuple(source.label for source in sources),
         components=tuple(component.label for component in listed),
         sinks=(sink.label,),
         classes={name: frozenset(members) for name, members in classes.items()},
     )
+
+
+def _add_ports(classes: dict[str, set[str]], components: tuple[Component, ...]) -> None:
+    """Add the classes of components that are kept apart by port, and every class narrowed to a port."""
+    known = {component.label for component in components}
+    by_port: dict[str, set[str]] = {}
+    for component in components:
+        if component.port:
+            by_port.setdefault(component.port, set()).add(component.label)
+            classes.setdefault(component.label.rpartition(".")[0], set()).add(component.label)
+    for name, members in list(classes.items()):
+        narrowed = {f"{name}.{port}": members & of for port, of in by_port.items()}
+        classes |= {label: some for label, some in narrowed.items() if some and label not in known}
+    classes |= by_port

@@ -34,7 +34,7 @@ from .factors import Factors
 from .kernel import BlockKernel, kernel
 from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
-from .operators import Dim, Factor, Step, has_numbers
+from .operators import Array, Dim, Factor, Step, has_numbers
 from .soundness import check_labels, check_sizes, check_source
 
 if TYPE_CHECKING:
@@ -212,6 +212,18 @@ class ResidualGraph:
         return shared_pattern(label, self.by_label[pattern])
 
     # Reading -------------------------------------------------------------------------------------------
+
+    @property
+    def expected(self) -> Array | None:
+        """The logits that all paths add up to, computed without them; None for a graph without a run."""
+        if self.trace is None:
+            return None
+        return self.trace.logits_before_cap if self.before_cap else self.trace.logits
+
+    @property
+    def runs(self) -> tuple[Trace, ...]:
+        """The runs that the graph was made from: one, or the two of a contrast, or none."""
+        return () if self.trace is None else (self.trace,)
 
     def nodes(self) -> Iterator[Source | Component | Sink]:
         """Iterate over sources, components in block order, and the sink."""

@@ -20,6 +20,9 @@ MAX_DEPTH = 32
 ANY = "."
 """The atom that stands for any component."""
 
+PORTS = ("V", "K", "Q", "value", "gate")
+"""Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`."""
+
 Sign = Literal["*", "+", "?"]
 SIGNS: tuple[str, ...] = get_args(Sign)
 

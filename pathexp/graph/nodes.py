@@ -23,6 +23,16 @@ class OneHot:
 
 
 @dataclass(frozen=True, eq=False)
+class Difference:
+    """A source's start: one-hot rows minus others, such as the tokens of one text minus those of another."""
+
+    name: str
+    size: Dim
+    indices: NDArray[np.int64]
+    others: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class Values:
     """A source's start: given numbers of shape (position, feature)."""
 
@@ -36,7 +46,7 @@ class One:
     """A source's start: the number 1, for constants whose value stands in their operator."""
 
 
-Start: TypeAlias = OneHot | Values | One
+Start: TypeAlias = OneHot | Difference | Values | One
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +73,17 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """Something that reads the stream, applies a linear map, and adds the result back."""
+    """Something that reads the stream, applies a linear map, and adds the result back.
+
+    `port` says through which of its inputs a head or an MLP reads, where that is kept apart: V, K, Q; value, gate.
+    """
 
     label: str
     kind: str
     operator: Operator
     layer: int
     head: int | None = None
+    port: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +109,7 @@ def has_start(start: Start) -> bool:
             return indices is not None
         case Values(array=array):
             return array is not None
-        case One():
+        case Difference() | One():
             return True
 
 
@@ -106,13 +120,19 @@ def start_value(start: Start, operator: Operator) -> Array:
             return push(operator, array)
         case OneHot(indices=indices) if indices is not None:
             return _gathered(operator, indices)
+        case Difference(indices=indices, others=others):
+            return _gathered(operator, indices, others)
         case One():
             return push(operator, np.ones((1, 1)))
     raise GraphError(f"{start.name} has no numbers: this graph was made from sizes alone")
 
 
-def _gathered(operator: Operator, indices: NDArray[np.int64]) -> Array:
+def _gathered(
+    operator: Operator, indices: NDArray[np.int64], others: NDArray[np.int64] | None = None
+) -> Array:
     last = operator[-1]
     if not isinstance(last, Step) or not last.feature:
         raise GraphError("a one-hot source needs an embedding matrix as its last factor")
-    return push((*operator[:-1], Step(last.position)), gather(last.feature, indices))
+    columns = gather(last.feature, indices)
+    columns = columns if others is None else columns - gather(last.feature, others)
+    return push((*operator[:-1], Step(last.position)), columns)

@@ -2,12 +2,14 @@
 
 An operator is a tuple of parts, the leftmost applied last, as in a printed product. A `Step` is one
 Kronecker product: a word of position factors and a word of feature factors, an empty word being the
-identity. A `Gate` is elementwise on (position, feature) and does not split as ⊗. Factors carry names and
-sizes always, numbers only when the graph was frozen from a run or built from arrays.
+identity. A `Gate` is elementwise on (position, feature) and does not split as ⊗. `Parallel` operators read the same
+stream and add up what they write. An `Action` is any other linear map, known by how it acts. Factors carry names and sizes always, numbers only when the graph was frozen from a run
+or built from arrays.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -74,7 +76,81 @@ class Gate:
         return self.values
 
 
-Part: TypeAlias = Step | Gate
+class Action(ABC):
+    """A linear map on streams (position, feature) that is no Kronecker product; its numbers are always there.
+
+    `positions`, `rows` and `columns` are its sizes: streams (positions, columns) go in, (positions, rows) come out.
+    """
+
+    name: str
+    positions: int
+    rows: int
+    columns: int
+
+    @abstractmethod
+    def push(self, x: Array) -> Array:
+        """Return the image of streams (..., position, columns): (..., position, rows)."""
+
+    @abstractmethod
+    def pull(self, r: Array) -> Array:
+        """Return covector fields (..., position, rows) through the transpose: (..., position, columns)."""
+
+    @abstractmethod
+    def first(self, positions: int) -> Action:
+        """Return the action on the first positions alone; exact where it does not look ahead."""
+
+    @abstractmethod
+    def at(self, positions: NDArray[np.int64]) -> Action:
+        """Return an action that keeps positions to themselves on chosen ones, each as often as it is named."""
+
+    @abstractmethod
+    def spread(self, noise: Array, backward: bool = False) -> Array:
+        """Return the deviation per coordinate (n,) of independent noise of deviation (n,) that was pushed or pulled."""
+
+    @abstractmethod
+    def reach(self, far: Array) -> Array:
+        """Return how long images (..., n) of vectors so long (..., n) can be, were all numbers positive."""
+
+    @property
+    @abstractmethod
+    def roundings(self) -> int:
+        """How many roundings one number meets on its way through, at most."""
+
+    @property
+    @abstractmethod
+    def cost(self) -> int:
+        """Multiply-adds of one application at one position."""
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a position may take something from a later one."""
+        return False
+
+    @property
+    def local(self) -> bool:
+        """Whether every position keeps to itself."""
+        return True
+
+    def dense(self) -> Array:
+        """Return the map on row-major (position, feature) vectors as one matrix: for small cases."""
+        size = self.positions * self.columns
+        each = self.push(np.eye(size).reshape(size, self.positions, self.columns))
+        return np.ascontiguousarray(each.reshape(size, -1).T)
+
+    def image(self, parts: Array) -> Array:
+        """Return factors (n, rows, r) of ellipsoids that hold the images of those of factors (n, columns, r)."""
+        return self.push(parts.transpose(2, 0, 1)).transpose(1, 2, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Parallel:
+    """Operators side by side that read the same stream and add up what they write."""
+
+    name: str
+    terms: tuple[Operator, ...]
+
+
+Part: TypeAlias = Step | Gate | Parallel | Action
 Operator: TypeAlias = tuple[Part, ...]
 IDENTITY: Operator = ()
 
@@ -96,12 +172,18 @@ def chain(*operators: Operator) -> Operator:
 
 def has_numbers(operator: Operator) -> bool:
     """Return whether every part of the operator carries numbers."""
-    return all(
-        part.values is not None
-        if isinstance(part, Gate)
-        else all(factor.map is not None for factor in part.position + part.feature)
-        for part in operator
-    )
+    return all(map(_has_numbers, operator))
+
+
+def _has_numbers(part: Part) -> bool:
+    match part:
+        case Step():
+            return all(factor.map is not None for factor in part.position + part.feature)
+        case Gate():
+            return part.values is not None
+        case Parallel():
+            return all(map(has_numbers, part.terms))
+    return True
 
 
 def word_map(word: tuple[Factor, ...]) -> LinearMap | None:
@@ -114,6 +196,10 @@ def _along_positions(apply: Callable[[Array], Array], x: Array) -> Array:
 
 
 def _push(part: Part, x: Array) -> Array:
+    if isinstance(part, Action):
+        return part.push(x)
+    if isinstance(part, Parallel):
+        return reduce(np.add, (push(term, x) for term in part.terms))
     if isinstance(part, Gate):
         return part.numbers() * x
     position, feature = word_map(part.position), word_map(part.feature)
@@ -123,6 +209,10 @@ def _push(part: Part, x: Array) -> Array:
 
 
 def _pull(part: Part, x: Array) -> Array:
+    if isinstance(part, Action):
+        return part.pull(x)
+    if isinstance(part, Parallel):
+        return reduce(np.add, (pull(term, x) for term in part.terms))
     if isinstance(part, Gate):
         return part.numbers() * x
     position, feature = word_map(part.position), word_map(part.feature)
@@ -142,19 +232,57 @@ def pull(operator: Operator, r: Array) -> Array:
 
 def looks_ahead(operator: Operator) -> bool:
     """Return whether a position may take something from a later one."""
-    words = [word_map(part.position) for part in operator if isinstance(part, Step)]
-    moving = (word for word in words if word is not None and not isinstance(word, Diagonal))
-    return any(bool(np.triu(word.dense(), 1).any()) for word in moving)
+    return any(map(_looks_ahead, operator))
+
+
+def _looks_ahead(part: Part) -> bool:
+    match part:
+        case Step():
+            word = word_map(part.position)
+            return bool(
+                word is not None and not isinstance(word, Diagonal) and np.triu(word.dense(), 1).any()
+            )
+        case Parallel():
+            return any(map(looks_ahead, part.terms))
+        case Action():
+            return part.looks_ahead
+    return False
+
+
+def is_local(operator: Operator) -> bool:
+    """Return whether every position keeps to itself, whatever form its factors have."""
+    return all(map(_is_local, operator))
+
+
+def _is_local(part: Part) -> bool:
+    match part:
+        case Step():
+            word = word_map(part.position)
+            return word is None or isinstance(word, Diagonal) or _is_diagonal(word.dense())
+        case Parallel():
+            return all(map(is_local, part.terms))
+        case Action():
+            return part.local
+    return True
+
+
+def _is_diagonal(amounts: Array) -> bool:
+    return not np.any(amounts - np.diag(np.diag(amounts)))
 
 
 def first(operator: Operator, positions: int) -> Operator:
     """Return an operator on the first positions alone; exact where it does not look ahead."""
-    return tuple(
-        Gate(part.name, positions, part.features, part.numbers()[:positions])
-        if isinstance(part, Gate)
-        else Step(tuple(_first(factor, positions) for factor in part.position), part.feature)
-        for part in operator
-    )
+    return tuple(_first_of(part, positions) for part in operator)
+
+
+def _first_of(part: Part, positions: int) -> Part:
+    if isinstance(part, Action):
+        return part.first(positions)
+    if isinstance(part, Parallel):
+        return Parallel(part.name, tuple(first(term, positions) for term in part.terms))
+    if isinstance(part, Gate):
+        return Gate(part.name, positions, part.features, part.numbers()[:positions])
+    return Step(tuple(_first(factor, positions) for factor in part.position), part.feature)
 
 
 def _first(factor: Factor, positions: int) -> Factor:
@@ -168,19 +296,36 @@ def _first(factor: Factor, positions: int) -> Factor:
 
 
 def stays(operator: Operator) -> bool:
-    """Return whether nothing moves between positions."""
-    words = [word_map(part.position) for part in operator if isinstance(part, Step)]
-    return all(word is None or isinstance(word, Diagonal) for word in words)
+    """Return whether nothing moves between positions, as far as the form of the factors says."""
+    return all(map(_stays, operator))
+
+
+def _stays(part: Part) -> bool:
+    match part:
+        case Step():
+            word = word_map(part.position)
+            return word is None or isinstance(word, Diagonal)
+        case Parallel():
+            return all(map(stays, part.terms))
+        case Action():
+            return part.local
+    return True
 
 
 def at(operator: Operator, positions: NDArray[np.int64]) -> Operator:
     """Return an operator that stays in place on chosen positions alone, each as often as it is named."""
-    return tuple(
-        Gate(part.name, len(positions), part.features, part.numbers()[positions])
-        if isinstance(part, Gate)
-        else Step(_scales(part.position, positions), part.feature)
-        for part in operator
-    )
+    return tuple(_at(part, positions) for part in operator)
+
+
+def _at(part: Part, positions: NDArray[np.int64]) -> Part:
+    match part:
+        case Gate():
+            return Gate(part.name, len(positions), part.features, part.numbers()[positions])
+        case Parallel():
+            return Parallel(part.name, tuple(at(term, positions) for term in part.terms))
+        case Action():
+            return part.at(positions)
+    return Step(_scales(part.position, positions), part.feature)
 
 
 def _scales(word: tuple[Factor, ...], positions: NDArray[np.int64]) -> tuple[Factor, ...]:

@@ -79,10 +79,16 @@ def test_scales_of_norms():
 
 def test_logarithmic_means():
     """Between probabilities e^(−x), also where one of them is too small for double precision."""
-    x, y = np.abs(A), np.abs(A) + np.array([0, 1e-300, 1e-14, 1e-9, 1e-3, 1, 20, 800, 1500, 3, 0.1])[np.arange(len(A)) % 11]
+    x, y = (
+        np.abs(A),
+        np.abs(A)
+        + np.array([0, 1e-300, 1e-14, 1e-9, 1e-3, 1, 20, 800, 1500, 3, 0.1])[np.arange(len(A)) % 11],
+    )
     with mpmath.workdps(60):
         pairs = [(mpmath.mpf(float(s)), mpmath.mpf(float(t))) for s, t in zip(x, y, strict=True)]
-        means = [float((mpmath.exp(-s) - mpmath.exp(-t)) / (t - s) if s != t else mpmath.exp(-s)) for s, t in pairs]
+        means = [
+            float((mpmath.exp(-s) - mpmath.exp(-t)) / (t - s) if s != t else mpmath.exp(-s)) for s, t in pairs
+        ]
     found = secants.logarithmic_mean(np.exp(-x), np.exp(-y), y - x)
     np.testing.assert_allclose(found, means, rtol=4e-15)
     assert secants.logarithmic_mean(np.array([1.0]), np.array([0.0]), np.array([1000.0])).tolist() == [1e-3]

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...graph import lengths
 from ..expansion import Expansion
-from ..tolerance import CONFIDENCE, UNIT, lengths, rounding_tolerance
+from ..noise import UNIT
+from ..tolerance import CONFIDENCE, rounding_tolerance
 from .pair import Pair
 
 ONE_BY_ONE = 2_000

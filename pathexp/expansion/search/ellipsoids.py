@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...algebra import for_each
-from ...graph import Array, Gate, Operator, word_map
+from ...graph import Action, Array, Gate, Operator, Parallel, is_local, word_map
 from .rounding import gamma
 from .unions import PAD, PANEL, union
 
@@ -166,6 +166,9 @@ def times_triangle(rows: Array, triangle: Array) -> Array:
 def carried(operator: Operator, parts: Array) -> Array:
     """The image of ellipsoids under an operator: factors B (n, d, r) with P = B Bᵀ to factors (n, f, r)."""
     for part in reversed(operator):
+        if isinstance(part, Action | Parallel):
+            parts = part.image(parts) if isinstance(part, Action) else _together(part, parts)
+            continue
         if isinstance(part, Gate):
             parts = part.numbers()[:, :, None] * parts
             continue
@@ -175,6 +178,14 @@ def carried(operator: Operator, parts: Array) -> Array:
         if position is not None:
             parts = _mixed(position.dense(), parts)
     return parts
+
+
+def _together(part: Parallel, parts: Array) -> Array:
+    """Images under operators side by side: added where every position keeps to itself, else as a sum of sets."""
+    images = [carried(term, parts) for term in part.terms]
+    if all(map(is_local, part.terms)):
+        return np.asarray(np.sum(images, axis=0))
+    return np.asarray(np.concatenate(images, axis=-1) * np.sqrt(len(images)))
 
 
 def _mixed(amounts: Array, parts: Array) -> Array:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ...algebra import for_each
-from ...graph import Array, Gate, Operator, Step, pull, push, word_map
+from ...graph import Array, Gate, Operator, Part, Step, cost, is_local, pull, push, word_map
 from .rounding import lengths
 from .sizes import lost, tight
 
@@ -29,7 +29,7 @@ class Single:
     def of(cls, index: int, operator: Operator, size: tuple[int, int], room: int) -> Single:
         """A component on streams of a size (n, d), of which so many may be kept as matrices of `room` numbers."""
         n, d = size
-        dense = n * d * d <= room and _local(operator) and _cost(operator) > d * d
+        dense = n * d * d <= room and _is_simple(operator) and cost(operator) > d * d
         return cls(index, operator, size, dense)
 
     @cached_property
@@ -73,28 +73,21 @@ class Single:
         return (r.transpose(1, 0, 2) @ self.matrices.transpose(0, 2, 1)).transpose(1, 0, 2)
 
 
-def _along_features(part: Gate | Step, rows: Array) -> Array:
+def _along_features(part: Part, rows: Array) -> Array:
     """Rows (d, f) through a part's feature word; a gate has none."""
     feature = word_map(part.feature) if isinstance(part, Step) else None
     return rows if feature is None else feature.apply(rows)
 
 
-def _scale(part: Gate | Step, at: int) -> Array | float:
+def _scale(part: Part, at: int) -> Array | float:
     """By what a local part scales at one position: a gate's values, or a step's entry on the diagonal."""
+    assert isinstance(part, Step | Gate), "components with other parts are never dense"
     if isinstance(part, Gate):
         return np.asarray(part.numbers()[at])
     position = word_map(part.position)
     return 1.0 if position is None else float(position.dense()[at, at])
 
 
-def _local(operator: Operator) -> bool:
-    """Whether every position keeps to itself."""
-    words = [word_map(part.position) for part in operator if isinstance(part, Step)]
-    mixing = (word.dense() for word in words if word is not None)
-    return all(not np.any(amounts - np.diag(np.diag(amounts))) for amounts in mixing)
-
-
-def _cost(operator: Operator) -> int:
-    """Multiply-adds of one application at one position."""
-    words = [part.feature for part in operator if isinstance(part, Step)]
-    return sum(factor.numbers().apply_cost for word in words for factor in word)
+def _is_simple(operator: Operator) -> bool:
+    """Whether every position keeps to itself, through gates and scaled feature maps alone."""
+    return all(isinstance(part, Step | Gate) for part in operator) and is_local(operator)

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
-from ...graph import Array, Factor, Gate, One, Operator, Start, Step, Values
+from ...graph import Action, Array, Factor, Gate, One, Operator, Parallel, Part, Start, Step, Values
 from .rounding import finite, gamma, largest, lengths
 
 _UP = 1 + 1e-9
@@ -63,9 +63,19 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 def additions(operator: Operator) -> int:
     """Return how many roundings one number meets on its way through an operator, at most."""
-    words = [part.position + part.feature for part in operator if isinstance(part, Step)]
-    maps = [factor.numbers() for word in words for factor in word]
-    return len(operator) + sum(max(map.shape) + _inside(map) for map in maps)
+    return len(operator) + sum(map(_additions, operator))
+
+
+def _additions(part: Part) -> int:
+    match part:
+        case Gate():
+            return 0
+        case Action():
+            return part.roundings
+        case Parallel(terms=terms):
+            return len(terms) + max(map(additions, terms), default=0)
+    maps = [factor.numbers() for factor in part.position + part.feature]
+    return sum(max(map.shape) + _inside(map) for map in maps)
 
 
 def _inside(map: LinearMap) -> int:
@@ -94,6 +104,10 @@ def spread(operator: Operator, far: Array) -> Array:
                 far = _product([1.0, *(size(factor.numbers()) for factor in part.feature)]) * far
                 for factor in reversed(part.position):
                     far = far @ np.abs(factor.numbers().dense()).T
+            case Parallel(terms=terms):
+                far = np.asarray(np.sum([spread(term, far) for term in terms], axis=0))
+            case Action():
+                far = part.reach(far)
     return finite(far * _UP)
 
 
@@ -124,12 +138,18 @@ def spectral(map: LinearMap) -> float:
 
 def is_zero(operator: Operator) -> bool:
     """Return whether an operator writes nothing, because all numbers of one of its factors are zero."""
-    return any(
-        not np.any(part.numbers())
-        if isinstance(part, Gate)
-        else any(_nothing(factor.numbers()) for factor in part.position + part.feature)
-        for part in operator
-    )
+    return any(map(_is_zero, operator))
+
+
+def _is_zero(part: Part) -> bool:
+    match part:
+        case Gate():
+            return not np.any(part.numbers())
+        case Step():
+            return any(_nothing(factor.numbers()) for factor in part.position + part.feature)
+        case Parallel(terms=terms):
+            return all(map(is_zero, terms))
+    return False
 
 
 def _nothing(map: LinearMap) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...answer import Check
-from ..tolerance import lengths
+from ...graph import lengths
 from .frontier import ROOT
 from .noise import allowed, final_noise
 

@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, Indices, ResidualGraph
-from ..tolerance import lengths
+from ...graph import Array, Indices, ResidualGraph, lengths
 from .spots import Choices
 
 

@@ -10,17 +10,21 @@ import numpy as np
 
 from ...algebra import Dense, Diagonal, LinearMap, waist
 from ...graph import (
+    Action,
     Array,
     BlockKernel,
     Gate,
     Indices,
     Operator,
+    Parallel,
     ResidualGraph,
+    lengths,
     product_norm,
     start_value,
     word_map,
 )
-from ..tolerance import CONFIDENCE, UNIT, lengths
+from ..noise import UNIT
+from ..tolerance import CONFIDENCE
 
 
 def rounding(x: Array) -> Array:
@@ -55,6 +59,12 @@ def through(operator: Operator, noise: Array, backward: bool) -> Array:
     """Carry noise of a deviation (n,) per coordinate through an operator, factor by factor."""
     n = len(noise)
     for part in operator if backward else reversed(operator):
+        if isinstance(part, Action):
+            noise = (part if n == part.positions else part.first(n)).spread(noise, backward)
+            continue
+        if isinstance(part, Parallel):
+            noise = np.sum([through(term, noise, backward) for term in part.terms], axis=0)
+            continue
         if isinstance(part, Gate):
             noise = noise * lengths(part.numbers()[:n]) / np.sqrt(part.numbers().shape[-1])
             continue

@@ -15,9 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, BlockKernel, Component, Operator, ResidualGraph, Walk, pull, push
+from ...graph import Array, BlockKernel, Component, Operator, ResidualGraph, Walk, lengths, pull, push
 from ...graph.operators import at, stays
-from ..tolerance import lengths
 from .beginnings import Beginnings
 from .endings import Endings
 from .ladder import Ladder, Rows

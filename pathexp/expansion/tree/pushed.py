@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, BlockKernel, Source, start_value
-from ..tolerance import lengths
+from ...graph import Array, BlockKernel, Source, lengths, start_value
 from .beginnings import Beginnings
 from .noise import outputs, rounding
 from .numbers import Numbers, product

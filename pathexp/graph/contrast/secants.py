@@ -47,7 +47,7 @@ def scale_slope(s: Array, t: Array) -> Array:
     >>> scale_slope(np.array([1.0]), np.array([0.5])).round(4).tolist()  # m + ε = 1 and 4
     [-0.1667]
     """
-    return -(s * t) ** 2 / (s + t)
+    return -((s * t) ** 2) / (s + t)
 
 
 def tanh_slope(a: Array, b: Array) -> Array:

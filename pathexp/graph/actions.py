@@ -1,0 +1,124 @@
+"""Maps of rank one that differ from position to position, and how operators of any kind carry noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from ..algebra import LinearMap, waist
+from .kernel import Indices, product_norm
+from .operators import Action, Array, Gate, Operator, Parallel, Part, word_map
+
+
+@dataclass(frozen=True, eq=False)
+class Dyad(Action):
+    """A map of rank one at every position: left (n, rows) times the product with right (n, columns).
+
+    >>> import numpy as np
+    >>> Dyad("d", np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])).push(np.array([[1.0, 1.0]]))
+    array([[ 7., 14.]])
+    """
+
+    name: str
+    left: Array
+    right: Array
+
+    @property
+    def positions(self) -> int:  # type: ignore[override]
+        return len(self.left)
+
+    @property
+    def rows(self) -> int:  # type: ignore[override]
+        return int(self.left.shape[1])
+
+    @property
+    def columns(self) -> int:  # type: ignore[override]
+        return int(self.right.shape[1])
+
+    def push(self, x: Array) -> Array:
+        return np.asarray(np.einsum("...nd,nd->...n", x, self.right)[..., None] * self.left)
+
+    def pull(self, r: Array) -> Array:
+        return np.asarray(np.einsum("...nd,nd->...n", r, self.left)[..., None] * self.right)
+
+    def first(self, positions: int) -> Dyad:
+        return Dyad(self.name, self.left[:positions], self.right[:positions])
+
+    def at(self, positions: Indices) -> Dyad:
+        return Dyad(self.name, self.left[positions], self.right[positions])
+
+    def spread(self, noise: Array, backward: bool = False) -> Array:
+        return np.asarray(noise * self._sizes / np.sqrt(self.columns if backward else self.rows))
+
+    def reach(self, far: Array) -> Array:
+        return np.asarray(far * self._sizes * (1 + 1e-9))
+
+    @property
+    def _sizes(self) -> Array:
+        return np.asarray(lengths(self.left) * lengths(self.right))
+
+    @property
+    def roundings(self) -> int:
+        return self.columns + 2
+
+    @property
+    def cost(self) -> int:
+        return self.rows + self.columns
+
+
+def mixed_noise(pattern: Array, noise: Array) -> Array:
+    """Return the deviations (n,) of independent noise (n,) mixed by patterns (..., n, n)."""
+    largest = float(np.max(noise, initial=0.0)) or 1.0
+    return np.asarray(largest * np.sqrt((pattern**2) @ (noise / largest) ** 2))
+
+
+def lengths(x: Array) -> Array:
+    """Return Euclidean lengths along the last axis, without over- or underflow."""
+    largest = np.max(np.abs(x), axis=-1, initial=0.0, keepdims=True)
+    scaled = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
+    return np.asarray(largest[..., 0] * np.sqrt(np.sum(scaled * scaled, axis=-1)))
+
+
+def spread(operator: Operator, noise: Array, backward: bool = False) -> Array:
+    """Carry noise of a deviation (n,) per coordinate through an operator; the identity leaves it as it is."""
+    parts = operator if backward else reversed(operator)
+    return reduce(lambda carried, part: _spread(part, carried, backward), parts, noise)
+
+
+def _spread(part: Part, noise: Array, backward: bool) -> Array:
+    match part:
+        case Action():
+            return part.spread(noise, backward)
+        case Parallel():  # the terms carry the same noise, so that deviations add
+            return reduce(np.add, (spread(term, noise, backward) for term in part.terms))
+        case Gate():
+            values = part.numbers()
+            return np.asarray(noise * lengths(values) / np.sqrt(values.shape[-1]))
+    position, feature = word_map(part.position), word_map(part.feature)
+    noise = noise if feature is None else noise * _gain(feature, backward)
+    if position is None:
+        return noise
+    return mixed_noise(position.T.dense() if backward else position.dense(), noise)
+
+
+def _gain(map: LinearMap, backward: bool) -> float:
+    """How deviations per coordinate grow: the Frobenius norm over the root of how many coordinates come out."""
+    return float(product_norm(*waist(map))) / float(np.sqrt(map.shape[1 if backward else 0]))
+
+
+def cost(operator: Operator) -> int:
+    """Return the multiply-adds of one application of an operator at one position."""
+    return sum(map(_cost, operator))
+
+
+def _cost(part: Part) -> int:
+    match part:
+        case Action():
+            return part.cost
+        case Parallel():
+            return sum(map(cost, part.terms))
+        case Gate():
+            return 0
+    return sum(factor.numbers().apply_cost for factor in part.feature)

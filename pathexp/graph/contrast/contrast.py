@@ -1,0 +1,102 @@
+"""Two runs, one residual graph: the difference of their logits as a sum over paths, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from ...errors import FreezeError
+from ...kinds import TRUTH, expect
+from ...model import Config, Trace
+from ...model.trace import check_trace
+from ..nodes import Sink
+from .ends import Ends
+from .graph import Contrast
+from .layout import Layout
+from .runs import Runs
+
+
+def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
+    """Return the residual graph of the difference of two runs: its paths add up to what their logits differ by.
+
+    Every product and every function that is not linear is replaced by its secant between the two runs, so that
+    nothing is left over: attention patterns by their means where values move (`L0H2.V`), by logarithmic means where
+    other keys or queries change them (`L1H0.K`, `L1H0.Q`), norms by their mean scale and one direction in which it
+    changes, activations by their slopes (`L5M`). Biases, positions and masks are the same in both runs and drop out.
+    The only source is `E`, zero at tokens that agree. Runs may stand in either order: exchanged, every path changes
+    its sign.
+
+    Parameters
+    ----------
+    run, other: two runs of one model, of the same length.
+    mlp_ports: whether MLPs are kept apart by port, `L5M.value` and `L5M.gate`.
+
+    Targets of either run read the graph, and what it makes itself: `Contrast.log_prob`, `Contrast.probability`.
+    Set-up costs about two forward passes. Products at their midpoints are a convention (the symmetric one); the sum
+    is not. Secants: Shrikumar et al. 2017, "Learning Important Features Through Propagating Activation Differences";
+    logarithmic means: Ang 2004, "Decomposition analysis for policymaking in energy".
+
+    Raises FreezeError for runs of unequal length, shape or model, PathexpError for what is no run.
+
+    >>> import pathexp as px
+    >>> model = px.random_model(layers=2, heads=2, d_mlp=8, norm="rmsnorm", seed=1)
+    >>> here, there = model.run([1, 2, 3]), model.run([4, 2, 3])
+    >>> terms = px.expand(px.contrast(here, there))
+    >>> terms.verify().ok, terms.count()
+    (True, 196)
+    >>> change = here.logits[-1, 5] - there.logits[-1, 5]
+    >>> bool(abs(terms.value(here.logit(5)) - change) < 1e-12)
+    True
+    """
+    expect("contrast", mlp_ports=(mlp_ports, TRUTH))
+    for trace in (run, other):
+        check_trace(trace, "contrast")
+    check_shapes(run, other)
+    runs = Runs(run, other)
+    ends = Ends(runs)
+    return Contrast(
+        positions=runs.positions,
+        d_model=run.config.d_model,
+        d_out=run.config.d_out,
+        sources=tuple(ends.embeddings()),
+        blocks=tuple(Layout(runs, mlp_ports).blocks()),
+        sink=Sink("U", ends.unembedding()),
+        frozen=tuple(replaced(run.config)),
+        trace=run,
+        other=other,
+    )
+
+
+def check_shapes(run: Trace, other: Trace) -> None:
+    """Raise FreezeError for two runs whose difference has no graph."""
+    if len(run) != len(other):
+        raise FreezeError(
+            f"a contrast takes two runs of one length, position by position; found {len(run)} and {len(other)} "
+            "tokens. Make the texts equally long in tokens, such as by replacing a name with one of as many tokens."
+        )
+    if apart := list(differing(run.config, other.config)):
+        raise FreezeError(
+            f"a contrast takes two runs of one shape; these models differ in {'; '.join(apart)}. "
+            "Give two runs of one model, or of two models that differ in their weights alone."
+        )
+
+
+def differing(here: Config, there: Config) -> Iterator[str]:
+    """Say in which switches two configurations differ; tied tables count as two."""
+    for field in fields(Config):
+        ours, theirs = getattr(here, field.name), getattr(there, field.name)
+        if ours != theirs and field.name not in ("tied", "n_ctx"):
+            yield f"{field.name} ({ours} and {theirs})"
+
+
+def replaced(config: Config) -> Iterator[str]:
+    """Say in words which functions their secants stand for."""
+    if config.n_layers:
+        yield "attention: mean patterns where values move, logarithmic means of patterns where keys or queries differ"
+    if config.norm is not None:
+        yield "norms: mean scale at each position, and its change along the mean stream"
+    if config.n_layers and config.d_mlp:
+        gated = "mean gates and mean values of gated neurons" if config.gated else "slopes of the neurons"
+        yield f"MLPs: {gated} between the two runs"
+    if config.logit_cap is not None:
+        yield f"the soft-cap of the logits at ±{config.logit_cap:g}: its slope between the two runs"

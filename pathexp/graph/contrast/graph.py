@@ -1,0 +1,81 @@
+"""The residual graph of the difference of two runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import GraphError
+from ...model import Target, Trace
+from ..graph import ResidualGraph
+from ..operators import Array
+from .secants import logarithmic_mean
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Contrast(ResidualGraph):
+    """A residual graph whose paths add up to what two runs' logits differ by, `trace` minus `other`.
+
+    Made by `contrast`. Everything that holds for a residual graph holds for it.
+    """
+
+    other: Trace | None = None
+
+    def __repr__(self) -> str:
+        return f"<Contrast: {super().__repr__()[1:-1]}>"
+
+    def log_prob(self, token: int | str, position: int = -1) -> Target:
+        """Return the target log-probability of a token at a position: a direction of logits that is exact here.
+
+        Δ log p_t = Δz_t − Σ_v w_v Δz_v, with w the logarithmic means of both runs' probabilities, made to add up
+        to one. In nats. Raises TokenError for what is not one token, TargetError for a position that is not there.
+        """
+        one, _, shares = self._softmax(token, position)
+        change = float(np.subtract(*(run.log_probs[one.position] @ one.direction for run in self.runs)))
+        label = one.label.replace("logit", "log-probability", 1)
+        return Target(one.position, read_only(one.direction - shares), "logits", label, change)
+
+    def probability(self, token: int | str, position: int = -1) -> Target:
+        """Return the target probability of a token at a position: a direction of logits that is exact here.
+
+        Δp_t = Λ_t (Δz_t − Σ_v w_v Δz_v), with Λ the logarithmic mean of both runs' probabilities and w as in
+        `log_prob`. Raises as `log_prob` does.
+        """
+        one, means, shares = self._softmax(token, position)
+        change = float(
+            np.subtract(*(np.exp(run.log_probs[one.position]) @ one.direction for run in self.runs))
+        )
+        direction = float(means @ one.direction) * (one.direction - shares)
+        label = one.label.replace("logit", "probability", 1)
+        return Target(one.position, read_only(direction), "logits", label, change)
+
+    def _softmax(self, token: int | str, position: int) -> tuple[Target, Array, Array]:
+        """The token's logit as a target, and at its position Λ of both runs' probabilities and Λ's shares."""
+        here, there = self.runs
+        one = here.logit(token, position)
+        ours, theirs = here.log_probs[one.position], there.log_probs[one.position]
+        means = logarithmic_mean(np.exp(ours), np.exp(theirs), ours - theirs)
+        return one, means, means / means.sum()
+
+    @property
+    def runs(self) -> tuple[Trace, Trace]:
+        """Both runs.
+
+        Raises GraphError if one is missing, as in a graph by hand.
+        """
+        if self.trace is None or self.other is None:
+            raise GraphError("a contrast has two runs; make one with px.contrast(run, other)")
+        return self.trace, self.other
+
+    @property
+    def expected(self) -> Array:
+        """What all paths add up to, computed without them: the difference of both runs' logits."""
+        here, there = self.runs
+        return here.logits - there.logits
+
+
+def read_only(array: Array) -> Array:
+    """Return an array that nobody writes to any more."""
+    array.setflags(write=False)
+    return array

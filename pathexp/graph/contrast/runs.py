@@ -1,0 +1,82 @@
+"""Two runs side by side: what they have in common is their mean, what tells them apart is their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...model import Config, Trace, Weights
+from ..operators import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """A run and the run it is contrasted with, of one length and shape."""
+
+    here: Trace
+    there: Trace
+
+    @property
+    def config(self) -> Config:
+        """The configuration of both."""
+        return self.here.config
+
+    @property
+    def positions(self) -> int:
+        """How many tokens either run has."""
+        return len(self.here)
+
+    def both(self, read: Callable[[Trace], Array]) -> tuple[Array, Array]:
+        """What is read of either run."""
+        return read(self.here), read(self.there)
+
+    def mean(self, read: Callable[[Trace], Array]) -> Array:
+        """The mean of what is read of both runs, the same to the last bit when they change places."""
+        return midpoint(*self.both(read))
+
+    def residual(self, point: str) -> Array:
+        """The mean stream at a point, (n, d)."""
+        return self.mean(lambda run: run.residuals[point])
+
+    def has(self, name: str) -> bool:
+        """Whether the weights hold an optional array, in either run."""
+        return any(getattr(run.model.weights, name) is not None for run in (self.here, self.there))
+
+    def weight(self, name: str, *index: int) -> Array:
+        """An array of the weights, or a part of it; of two models, the mean."""
+        return midpoint(*self.both(lambda run: _part(run.model.weights, name, index)))
+
+
+def midpoint(a: Array, b: Array) -> Array:
+    """Return (a + b) / 2; the array itself where both are one."""
+    return a if a is b else (a + b) / 2
+
+
+def _part(weights: Weights, name: str, index: tuple[int, ...]) -> Array:
+    array: Array | None = getattr(weights, name)
+    if array is None:
+        raise KeyError(name)
+    return array[index] if index else array
+
+
+def stream_before(layer: int) -> str:
+    """The name of the stream that a layer reads."""
+    return f"L{layer - 1}.out" if layer else "embed"
+
+
+def read_point(config: Config, name: str, layer: int | None) -> str:
+    """The name of the stream that a norm reads, by the norm's name and layer."""
+    if layer is None:
+        ends = {"embed": "embed_in", "final": "transform_out" if config.transform else "final_in"}
+        return ends[name]
+    branch, _, after = name.partition("_")
+    if after:
+        return f"L{layer}.{branch}_{'sum' if config.norm_placement == 'post' else 'result'}"
+    return f"L{layer}.mid" if name == "mlp" and not config.parallel else stream_before(layer)
+
+
+def visible_in_both(a: Array, b: Array) -> np.ndarray:
+    """Where a key is visible in both runs, of scores with -inf where it is not."""
+    return np.asarray(np.isfinite(a) & np.isfinite(b))
