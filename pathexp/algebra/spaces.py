@@ -34,7 +34,7 @@ class Space:
         if not isinstance(self.name, str) or not self.name:
             raise SpaceError(f"a space needs a name, such as 'model'; found {self.name!r}")
         if isinstance(self.size, bool) or not hasattr(self.size, "__index__") or self.size < 0:
-            raise SpaceError(f"space {self.name!r} needs a whole number of dimensions, found {self.size!r}")
+            raise SpaceError(f"space {self.name!r} dimensions: expected an integer ≥ 0, got {self.size!r}")
         object.__setattr__(self, "size", self.size.__index__())
 
     def __mul__(self, other: Space) -> Space:

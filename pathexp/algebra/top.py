@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
-from numbers import Integral
 from threading import Lock
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import check, one_of, whole
 from ..errors import SizeError
 from .arrays import Array, frobenius
 from .maps import LinearMap
@@ -77,14 +77,10 @@ def top_entries(
     >>> list(zip(top.rows.tolist(), top.columns.tolist(), top.values.tolist()))
     [(0, 1, -5.0), (1, 2, -5.0), (1, 1, 4.0)]
     """
-    if not isinstance(k, Integral) or isinstance(k, bool):
-        raise SizeError(
-            f"top_entries of {map.formula} asked for {k!r} entries; ask for a whole number of them"
-        )
+    check("top_entries(), k", k, whole(), SizeError)
+    check("top_entries(), largest", largest, one_of("abs", "positive", "negative"), SizeError)
     if not 1 <= k <= MAX_ENTRIES:
         raise SizeError(f"top_entries of {map.formula} asked for {k:,} entries; ask for 1 to {MAX_ENTRIES:,}")
-    if largest not in ("abs", "positive", "negative"):
-        raise SizeError(f"largest must be 'abs', 'positive' or 'negative', found {largest!r}")
     best = _Best(min(k, map.target.size * map.source.size), largest)
     matrix = _entrywise(map)
     matrix.screen(largest, best, progress or _silent)

@@ -15,11 +15,11 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ..arguments import LOGITS, Kind, expect
 from ..errors import PathexpError, QueryError
 from ..expansion import expand
 from ..expansion.targets import on_stream
 from ..graph import Array, Query, Walk, check_paths, freeze, query
-from ..kinds import LOGITS, Kind, expect
 from ..model import Target, Trace
 from ..model.softmax import log_softmax
 from ..model.trace import check_trace

@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
+from ..arguments import TRUTH, expect
 from ..errors import PathexpError
 from ..graph import Array, freeze, push, start_value
-from ..kinds import TRUTH, expect
 from ..model import Trace
 from ..model.parts import unembedded
 from ..model.softmax import log_softmax

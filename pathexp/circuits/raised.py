@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import SEED, expect, instance, sequence_of, whole
 from ..errors import PathexpError
-from ..kinds import SEED, expect, instance, sequence_of, whole
 from ..model import Model
 from ..model.model import check_model
 from .corpus import Tokens
@@ -114,7 +114,7 @@ def all_raised(
     return tuple(Raised(trigram, *_mean_and_error(found, i), found) for i, trigram in enumerate(trigrams))
 
 
-_TRIGRAM = instance(SkipTrigram, "a SkipTrigram, one of skip_trigrams(model),")
+_TRIGRAM = instance(SkipTrigram, "a SkipTrigram, one of skip_trigrams(model)")
 _SUMS = "rise, squared"
 
 
@@ -174,5 +174,5 @@ def happens(model: Model, bug: Bug, **how: Any) -> tuple[Raised, ...]:
     >>> len(happens(model, bugs(model, 1)[0], contexts=4))
     4
     """
-    expect("happens", bug=(bug, instance(Bug, "a bug, one of bugs(model),")))
+    expect("happens", bug=(bug, instance(Bug, "a bug, one of bugs(model)")))
     return all_raised(model, bug.all, **how)

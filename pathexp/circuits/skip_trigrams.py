@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arguments import TEXT, TOKEN, expect, sequence_of, whole
 from ..errors import PathexpError
 from ..graph import Array
-from ..kinds import TEXT, TOKEN, expect, sequence_of, whole
 from ..model import Model
 from ..model.model import check_model, check_predicts_tokens
 from .heads.copying import heads

@@ -14,10 +14,10 @@ from math import prod
 import numpy as np
 
 from ..algebra import LinearMap, compose
+from ..arguments import expect, whole
 from ..errors import PathexpError
 from ..expansion import Term, expand
 from ..graph import Array
-from ..kinds import expect, whole
 from ..model import Model, Trace
 from ..model.model import check_model
 from ..model.softmax import next_token_loss

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..arguments import expect, one_of
 from ..errors import PathError, PathexpError, SizeError
 from ..graph import (
     Array,

@@ -141,8 +141,7 @@ def rank(walk: Walk, k: int, target: Target, total: float, budget: Budget | None
     `total` is what all paths of the walk add to the target, computed without listing them. A search that ends
     at its budget returns the best it found and the bound on anything missed.
     """
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise PathexpError(f"top() takes a whole number of terms from 1 up, not {k!r}")
+    expect("top", k=(k, AMOUNT))
     k = int(k)
     if sum(walk.count_by_order) <= ENUMERATED:
         return enumerated(walk, k, target, total)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..algebra import Identity, LinearMap, Space
+from ..arguments import expect, instance
 from ..errors import FreezeError
 from ..graph import Array, Operator, ResidualGraph, Source, Step, Walk, start_value, word_map
-from ..kinds import expect, instance
 from ..model import Target
 from . import symbolic
 from .path import Path, is_straight, operator_of, stream_operator_of

@@ -8,12 +8,11 @@ path brings (Press et al. 2022, "Train Short, Test Long").
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 
 from ..algebra import Dense, Space
-from ..errors import PathexpError
+from ..arguments import check, whole
 from ..model import Config
 from ..model.rotary import Rotary
 from .operators import Array, Factor
@@ -39,10 +38,9 @@ class ScoreForm:
 
         Shape (d_head, d_head): R(-distance); None where there is no rotation (the identity). Its name is
         `R_5` for distance 5, `R_m5` for a key five positions after. Raises PathexpError for a distance that is no
-        whole number.
+        integer.
         """
-        if not isinstance(distance, Integral) or isinstance(distance, bool):
-            raise PathexpError(f"a distance is a whole number of positions, not {distance!r:.40}")
+        check("distance", distance, whole())
         if self.rotary is None:
             return None
         name = f"R_{distance}" if distance >= 0 else f"R_m{-distance}"

@@ -8,8 +8,8 @@ from operator import index
 from types import MappingProxyType
 from weakref import ReferenceType, ref
 
+from ..arguments import check, one_of
 from ..errors import FreezeError
-from ..kinds import TEXT, expect
 from ..model import Config, Trace
 from ..model.trace import check_trace
 from .build import Freezing, MlpMode, pieces
@@ -53,7 +53,6 @@ def freeze(
     >>> graph.frozen[0].startswith("attention patterns"), px.freeze(graph.trace) is graph
     (True, True)
     """
-    expect("freeze", mlp=(mlp, TEXT), cap=(cap, TEXT))
     check_trace(trace, "freeze")
     freezing = Freezing(mlp, _whole(neurons), cap)
     _check(freezing, trace.config)
@@ -91,10 +90,8 @@ def _index(value: object) -> int:
 
 
 def _check(freezing: Freezing, config: Config) -> None:
-    if freezing.mlp not in ("gate", "source"):
-        raise FreezeError(f"mlp={freezing.mlp!r} is not known; known: 'gate', 'source'")
-    if freezing.cap not in ("ratio", "before"):
-        raise FreezeError(f"cap={freezing.cap!r} is not known; known: 'ratio', 'before'")
+    check("freeze(), mlp", freezing.mlp, one_of("gate", "source"), FreezeError)
+    check("freeze(), cap", freezing.cap, one_of("ratio", "before"), FreezeError)
     if freezing.neurons and freezing.mlp == "source":
         raise FreezeError(
             "neurons can be components only with mlp='gate'; with 'source' MLP outputs are whole"

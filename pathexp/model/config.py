@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
+from ..arguments import SWITCH, check, check_names, finite, one_of, whole
 from ..errors import ConfigError
-from . import checks
 from .activations import GATES
 from .positions import slopes
 from .rotary import Rotary
@@ -117,18 +117,18 @@ class Config:
 
     def _check_each(self) -> None:
         for name, least in _LEAST.items():
-            self._set(name, checks.size(name, getattr(self, name), least))
+            self._set(name, int(check(name, getattr(self, name), whole(least), ConfigError)))
         for name, known in CHOICES.items():
-            checks.choice(name, getattr(self, name), known)
+            check(name, getattr(self, name), one_of(*known), ConfigError)
         for name in _SWITCHES:
-            checks.switch(name, getattr(self, name))
+            check(name, getattr(self, name), SWITCH, ConfigError)
         if self.attention_scale is None:
             self._set("attention_scale", 1 / math.sqrt(self.d_head))
         for name in ("attention_scale", *(cap for cap in _CAPS if getattr(self, cap) is not None)):
-            self._set(name, checks.number(name, getattr(self, name), above=0))
+            self._set(name, float(check(name, getattr(self, name), finite(above=0), ConfigError)))
         for name in _MULTIPLIERS:
-            self._set(name, checks.number(name, getattr(self, name)))
-        self._set("norm_eps", checks.number("norm_eps", self.norm_eps, least=0))
+            self._set(name, float(check(name, getattr(self, name), finite(), ConfigError)))
+        self._set("norm_eps", float(check("norm_eps", self.norm_eps, finite(least=0), ConfigError)))
 
     @property
     def predicts_tokens(self) -> bool:
@@ -191,7 +191,7 @@ class Config:
         Raises ConfigError for a name that is not known or a size that is missing.
         """
         required = [field.name for field in fields(cls) if field.default is MISSING]
-        checks.names("Config", values, (field.name for field in fields(cls)), required)
+        check_names("Config", values, (field.name for field in fields(cls)), required)
         rotary = values.get("rotary")
         return cls(
             **dict(values) | {"rotary": Rotary.from_dict(rotary) if isinstance(rotary, Mapping) else rotary}
@@ -234,13 +234,13 @@ def _windows(given: object, n_layers: int) -> tuple[int | None, ...] | None:
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Sequence):
-        return (checks.size("windows", given, 1),) * n_layers
+        return (int(check("windows", given, whole(1), ConfigError)),) * n_layers
     if len(given) != n_layers:
         raise ConfigError(
             f"windows must give one window per layer: found {len(given)} for {n_layers} layers: {given!r}."
         )
     return tuple(
-        None if width is None else checks.size(f"windows[{layer}]", width, 1)
+        None if width is None else int(check(f"windows[{layer}]", width, whole(1), ConfigError))
         for layer, width in enumerate(given)
     )
 

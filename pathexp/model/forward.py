@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import Kind, expect
 from ..errors import PathexpError
-from ..kinds import Kind, expect
 from .activations import GATES
 from .attention import Attention, attend, capped, check_finite
 from .config import Config

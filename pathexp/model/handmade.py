@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import TEXT, TRUTH, check, check_names, expect, whole
 from ..errors import ConfigError
-from ..kinds import TEXT, TRUTH, expect, whole
-from . import checks
 from .config import Config
 from .model import Model
 from .weights import Array, Expected, Weights, expected
@@ -50,10 +49,10 @@ def random_model(
             raise ConfigError(
                 f"random_model takes {ours}=, not {name_in_config}=, which is its name in Config."
             )
-    checks.names(
+    check_names(
         "random_model", switches, (_RENAMED.get(field.name, field.name) for field in fields(Config)), ()
     )
-    checks.size("seed", seed, 0)
+    int(check("seed", seed, whole(0), ConfigError))
     config = Config(
         n_layers=layers, n_heads=heads, n_kv_heads=kv_heads, d_model=d_model, d_head=d_head,  # type: ignore[arg-type]
         d_vocab=d_vocab, n_ctx=n_ctx, norm=norm, positions=positions, **switches,

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PathexpError, TokenError
-from ..kinds import expect, instance, whole
+from ..arguments import check, expect, instance, whole
+from ..errors import TokenError
 from .archive import Parts, write_archive
 from .config import Config
 from .forward import forward
@@ -158,10 +158,10 @@ def _array(tokens: Tokens) -> npt.NDArray[Any]:
 
 def check_model(value: object, call: str) -> None:
     """Raise PathexpError unless a value is a model, by the name of the call that asked for one."""
-    if not isinstance(value, Model):
-        raise PathexpError(
-            f"{call} takes a model, not {type(value).__name__}; load one with px.load, or take trace.model"
-        )
+    check(f"{call}(), model", value, MODEL)
+
+
+MODEL = instance(Model, "a model", "load one with px.load, or take trace.model")
 
 
 def check_predicts_tokens(model: Model, call: str) -> None:

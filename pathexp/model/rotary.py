@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import SWITCH, check, check_names, finite, one_of, whole
 from ..errors import ConfigError
-from . import checks
 
 Array = npt.NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Llama3:
 
     def __post_init__(self) -> None:
         _numbers(self, above=0, names=("factor", "low_freq_factor", "high_freq_factor"))
-        checks.size("original_n_ctx", self.original_n_ctx, 1)
+        int(check("original_n_ctx", self.original_n_ctx, whole(1), ConfigError))
         if self.high_freq_factor <= self.low_freq_factor:
             raise ConfigError(
                 f"high_freq_factor must be above low_freq_factor, "
@@ -97,8 +97,8 @@ class Yarn:
 
     def __post_init__(self) -> None:
         _numbers(self, above=0, names=("factor", "beta_fast", "beta_slow"))
-        checks.size("original_n_ctx", self.original_n_ctx, 1)
-        checks.switch("truncate", self.truncate)
+        int(check("original_n_ctx", self.original_n_ctx, whole(1), ConfigError))
+        check("truncate", self.truncate, SWITCH, ConfigError)
         if self.attention_factor is not None:
             _numbers(self, above=0, names=("attention_factor",))
         if self.beta_fast <= self.beta_slow:
@@ -156,10 +156,10 @@ class Rotary:
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "base", checks.number("rotary base", self.base, above=1))
-        checks.choice("rotary pairing", self.pairing, ("half", "adjacent"))
+        object.__setattr__(self, "base", float(check("rotary base", self.base, finite(above=1), ConfigError)))
+        check("rotary pairing", self.pairing, one_of("half", "adjacent"), ConfigError)
         if self.dims is not None:
-            object.__setattr__(self, "dims", checks.size("rotary dims", self.dims, 2))
+            object.__setattr__(self, "dims", int(check("rotary dims", self.dims, whole(2), ConfigError)))
             if self.dims % 2:
                 raise ConfigError(
                     f"rotary dims must be even, since they are turned in pairs; found {self.dims}."
@@ -215,7 +215,7 @@ class Rotary:
         >>> Rotary.from_dict(rotary.to_dict()) == rotary
         True
         """
-        checks.names("rotary", values, (field.name for field in fields(cls)), ())
+        check_names("rotary", values, (field.name for field in fields(cls)), ())
         scaling = values.get("scaling")
         return cls(**dict(values) | {"scaling": None if scaling is None else _scaling(scaling)})
 
@@ -229,17 +229,19 @@ def _scaling(values: object) -> Scaling:
     if not isinstance(values, Mapping):
         raise ConfigError(f"rotary scaling must be a mapping, found {values!r}.")
     kind = values.get("kind")
-    checks.choice("rotary scaling kind", kind, _SCALINGS)
+    check("rotary scaling kind", kind, one_of(*_SCALINGS), ConfigError)
     made = _SCALINGS[str(kind)]
     rest = {name: value for name, value in values.items() if name != "kind"}
     required = [field.name for field in fields(made) if field.default is MISSING]
-    checks.names(f"rotary scaling {kind!r}", rest, (field.name for field in fields(made)), required)
+    check_names(f"rotary scaling {kind!r}", rest, (field.name for field in fields(made)), required)
     return made(**rest)
 
 
 def _numbers(scaling: object, above: float, names: tuple[str, ...]) -> None:
     for name in names:
-        object.__setattr__(scaling, name, checks.number(name, getattr(scaling, name), above=above))
+        object.__setattr__(
+            scaling, name, float(check(name, getattr(scaling, name), finite(above=above), ConfigError))
+        )
 
 
 def _mixed(kept: Array, divided: Array, share: Array) -> Array:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from operator import index
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PathexpError, TargetError, TokenError
+from ..arguments import check, instance, one_of, whole
+from ..errors import TargetError, TokenError
 from .config import Config
 from .softmax import log_softmax
 from .target import Space, Target
@@ -164,6 +164,7 @@ class Trace:
         Raises TargetError for another space, length or position, or a number that is not finite.
         """
         place = self._position(position)
+        check("space", space, one_of("logits", "residual"), TargetError)
         if space == "logits":
             return self._of_logits(_vector(vector, self.config.d_out, "d_out", space), place, "direction")
         if space == "residual":
@@ -189,10 +190,7 @@ class Trace:
 
     def _position(self, position: int) -> int:
         n = len(self)
-        try:
-            place = index("" if isinstance(position, bool) else position)  # type: ignore[arg-type]
-        except TypeError:
-            raise TargetError(f"position must be an integer, found {position!r}.") from None
+        place = int(check("position", position, whole(), TargetError))
         if not -n <= place < n:
             raise TargetError(
                 f"position {place} is not in this run of {n} tokens: give 0 to {n - 1}, "
@@ -203,10 +201,10 @@ class Trace:
 
 def check_trace(what: object, call: str) -> None:
     """Raise PathexpError, naming the call, for what is no run of a model."""
-    if not isinstance(what, Trace):
-        raise PathexpError(
-            f"{call}() takes a trace, a run of a model, not {type(what).__name__}; use model.run(text)"
-        )
+    check(f"{call}(), trace", what, TRACE)
+
+
+TRACE = instance(Trace, "a trace", "use model.run(text)")
 
 
 def _vector(vector: npt.ArrayLike, size: int, name: str, space: str) -> Array:

@@ -152,5 +152,5 @@ def test_progress_ends_with_all_rows(map):
 
 @pytest.mark.parametrize("k", [2.5, None, "3", True])
 def test_k_is_a_whole_number(k):
-    with pytest.raises(SizeError, match="whole number"):
+    with pytest.raises(SizeError, match="integer"):
         top_entries(Dense(np.eye(2), Space("a", 2), Space("b", 2)), k)

@@ -30,7 +30,7 @@ def test_a_target_of_another_run_is_refused(trace):
 @pytest.mark.parametrize(
     ("ask", "text"),
     [
-        (lambda run, terms: terms.top(True, run.logit(1)), "whole number"),
+        (lambda run, terms: terms.top(True, run.logit(1)), "integer"),
         (lambda run, terms: terms.top(3, "x"), "is no target"),
         (lambda run, terms: terms.value(None), "is no target"),
         (lambda run, terms: terms["E U"].value(3), "is no target"),
@@ -116,16 +116,16 @@ def test_a_full_disk_is_a_sentence():
 )
 def test_what_is_no_model_is_refused_by_the_name_of_the_call(trace, call):
     for wrong in (trace, px.freeze(trace), None):
-        with pytest.raises(px.PathexpError, match=f"{call} takes a model"):
+        with pytest.raises(px.PathexpError, match=rf"{call}\(\), model: expected a model"):
             getattr(px, call)(wrong)
-    with pytest.raises(px.PathexpError, match="head takes a model"):
+    with pytest.raises(px.PathexpError, match=r"head\(\), model: expected a model"):
         px.head(trace, "L1H1")
 
 
 def test_a_rewrite_takes_a_model(trace):
     for name in ("fold_norms", "rotate", "untie", "center_writing", "fold_multipliers", "fold_value_biases"):
         arguments = (0,) if name == "rotate" else ()
-        with pytest.raises(px.PathexpError, match=f"{name} takes a model"):
+        with pytest.raises(px.PathexpError, match=rf"{name}\(\), model: expected a model"):
             getattr(px.rewrite, name)(trace, *arguments)
 
 

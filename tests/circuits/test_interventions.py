@@ -157,7 +157,7 @@ def test_trained_induction_head_reads_the_previous_token_head_by_its_keys():
         (lambda trace: intervene(trace, along("E", "L0M.K")), "no head"),
         (lambda trace: intervene(trace, along("E", "L7H0.K")), "L7H0"),
         (lambda trace: intervene(trace, None), "cut is a query"),
-        (lambda trace: intervene(None, "E U"), "takes a trace"),
+        (lambda trace: intervene(None, "E U"), "expected a trace"),
         (lambda trace: intervene(trace, "E U", other=3), "other run"),
         (lambda trace: intervene(trace, "E U", sides=None), "sides"),
         (lambda trace: intervene(trace, "E U").effect(None), "takes a target"),

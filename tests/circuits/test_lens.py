@@ -160,7 +160,7 @@ def test_the_command(capsys, tmp_path):
 
 @pytest.mark.parametrize("call", [px.decompose, px.logit_lens, lambda what: px.expand_score(what, "L0H0")])
 def test_what_is_no_run_is_refused_by_name(call):
-    with pytest.raises(px.PathexpError, match="takes a trace, a run of a model, not ResidualGraph"):
+    with pytest.raises(px.PathexpError, match="expected a trace, got <ResidualGraph"):
         call(px.freeze(run_of("2L-plain")))
 
 

@@ -141,5 +141,5 @@ def test_node_paths_of_networkx_are_the_paths_of_the_expansion(trace):
 
 @pytest.mark.parametrize("sizes", [("a", 2), (None, None), (2, "a"), (2.5, 2), (True, 2), (-1, 2), (2, 0)])
 def test_layers_and_heads_are_whole_numbers(sizes):
-    with pytest.raises(px.errors.ConfigError, match="must be an integer of at least"):
+    with pytest.raises(px.errors.ConfigError, match="expected an integer ≥"):
         px.ResidualGraph.attention_only(*sizes)

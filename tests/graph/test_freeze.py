@@ -32,7 +32,7 @@ def test_neurons_of_any_kind_of_whole_numbers_become_components(which: Any) -> N
 
 
 def test_a_model_is_no_run() -> None:
-    with pytest.raises(PathexpError, match=r"freeze\(\) takes a trace, a run of a model, not Model"):
+    with pytest.raises(PathexpError, match=r"freeze\(\), trace: expected a trace, got Model\("):
         px.freeze(TRACE.model)  # type: ignore[arg-type]
 
 

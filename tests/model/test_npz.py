@@ -112,7 +112,7 @@ DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "size out of range": (
         _raw(header=_header(config=MODEL.config.to_dict() | {"n_heads": -2})),
-        "n_heads must be an integer of at least 1, found -2",
+        "n_heads: expected an integer ≥ 1, got -2",
     ),
     "unknown tokenizer": (_raw(header=_header(tokenizer={"kind": "oracle"})), "'oracle' is not known"),
 }

@@ -13,13 +13,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ...answer import Answer, Check, Facts, Figure, Part, Table, columns
+from ...arguments import expect, one_of, whole
 from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
 from ...expansion.values import straight_values
 from ...graph import Array, Component, Source, freeze, pull
-from ...kinds import expect, one_of, whole
 from ...model import Target, Trace
 from ...model.trace import check_trace
 from .decompose import Decomposition, decompose

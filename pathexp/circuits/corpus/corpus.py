@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LoadError, PathexpError, TokenError
-from ...kinds import expect, sequence_of, whole
+from ...arguments import expect, sequence_of, whole
 from ...model import Model
 from .accumulate import accumulate
 from .limits import Limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...kinds import TRUTH, Kind, expect, instance
+from ...arguments import TRUTH, Kind, expect, instance
 from .tally import Tally
 
 SECONDS = Kind("a number of seconds ≥ 0", lambda value: _is_duration(value))

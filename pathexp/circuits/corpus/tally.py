@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import PathexpError
 from ...graph import Array
-from ...kinds import expect, instance, one_of
+from ...arguments import expect, instance, one_of
 from ...model import Model
 from .state import read_state, write_state
 

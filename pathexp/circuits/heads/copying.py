@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ...algebra import LinearMap, waist
 from ...algebra.operations import endomorphism
+from ...arguments import expect, instance, whole
 from ...graph import Array
-from ...kinds import expect, instance, whole
 from ...model import Model
 from ...model.model import check_model
 from ..evened import evened, scales
@@ -130,7 +130,7 @@ def ov_spectrum(head: Head) -> Spectrum:
     >>> round(ov_spectrum(px.head(px.induction_model(), "L1H0")).score, 6)
     1.0
     """
-    expect("ov_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it,")))
+    expect("ov_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it")))
     head, exponent = _evened(head, _ON_THE_WAY_OV)
     grams, read, write = token_grams(head.model), values_read(head), written(head)
     scale = grams.in_size * grams.out_size * float(np.linalg.norm(read) * np.linalg.norm(write))
@@ -164,7 +164,7 @@ def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
     Elhage et al. 2021, "Detecting Copying Behavior": the same measure of matching, an entry times the scale is a
     score. Raises FreezeError under rotary positions without a distance.
     """
-    expect("qk_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it,")))
+    expect("qk_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it")))
     if distance is None:
         _ = head.QK  # which refuses rotary positions
     head, exponent = _evened(head, _ON_THE_WAY_QK)

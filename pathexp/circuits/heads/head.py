@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...algebra import Dense, LinearMap, Space, compose
+from ...arguments import expect, whole
 from ...errors import FreezeError
 from ...graph.form import ScoreForm, score_form
 from ...graph.reading import head_place
-from ...kinds import expect, whole
 from ...model import Model
 from ...model.model import check_model
 from ..token_space import HEAD, MODEL, embedding, reading, require_token_space, unembedding, writing

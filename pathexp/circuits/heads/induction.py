@@ -14,8 +14,8 @@ from functools import cache, cached_property
 import numpy as np
 
 from ...algebra import Dense, Identity, LinearMap, Space, compose
+from ...arguments import expect, whole
 from ...graph import Array
-from ...kinds import expect, whole
 from ...model import Config, Model, Weights
 from ...model.model import check_model
 from ..running import Tally

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...arguments import TEXT, expect, whole
 from ...expansion import ScoreExpansion, expand_score
 from ...graph import Array
-from ...kinds import TEXT, expect, whole
 from ...model import Model
 from ...model.model import check_model
 from ..corpus import Tokens

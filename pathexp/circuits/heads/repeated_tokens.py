@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
+from ...arguments import SEED, expect, sequence_of, whole
 from ...errors import PathexpError
-from ...kinds import SEED, expect, sequence_of, whole
 from ...model import Model, Trace
 from ...model.model import check_model, check_predicts_tokens
 from ..corpus import Corpus, Tokens, windows

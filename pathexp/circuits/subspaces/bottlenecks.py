@@ -180,7 +180,7 @@ def _is_covariance(value: object) -> bool:
     return bool(same and np.abs(value - value.T).max(initial=0.0) <= 1e-9 * np.abs(value).max(initial=0.0))
 
 
-COVARIANCE = Kind("a symmetric array of finite numbers, (d, d),", _is_covariance)
+COVARIANCE = Kind("a symmetric array of finite numbers, (d, d)", _is_covariance)
 
 
 def effective_rank(covariance: Array) -> float:

@@ -170,7 +170,7 @@ def memory_management(
     (3, (), True)
     """
     check_model(model, "memory_management")
-    k = size("k", k, 1)
+    expect("memory_management", k=(k, AMOUNT))
     heads, neurons = _largest(_heads(model), k), _largest(_neurons(model), k)
     if corpus is None:
         return MemoryManagement(model, heads, neurons)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...arguments import TEXT, expect, instance, whole
 from ...errors import TargetError
 from ...graph import ResidualGraph, freeze
 from ...graph.form import score_form
 from ...graph.reading import Side, head_component, reading_graph
-from ...kinds import TEXT, expect, instance, whole
 from ...model import Trace
 from ...model.trace import check_trace
 from ..expansion import Expansion

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arguments import AMOUNT, TEXT, Kind, expect, instance, sequence_of
 from ...errors import PathexpError
 from ...graph import Array, Query, freeze
 from ...graph.reading import head_component
-from ...kinds import TEXT, Kind, expect, instance, sequence_of
 from ...model import Target, Trace
 from ..expansion import Expansion
 from ..path import Path
@@ -213,8 +212,7 @@ class ScoreExpansion:
 
         Raises SizeError above 200,000 paths on a side; the pairs themselves are not all formed.
         """
-        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-            raise PathexpError(f"top() takes a whole number of terms from 1 up, not {k!r}")
+        expect("top", k=(k, AMOUNT))
         k = int(k)
         bias = [] if self.position_bias is None else [self.position_bias]
         pairs, examined = largest_pairs(self.pair, self.queries, self.keys, self.count_by_order(), k + 1)

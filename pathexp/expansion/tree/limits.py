@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from ...arguments import NUMBER, expect, whole
 from ...errors import PathexpError
-from ...kinds import NUMBER, expect, whole
 
 Progress: TypeAlias = Callable[[int], None]
 """What is called after every opening, with how many nodes are open."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ...arguments import SWITCH, check, one_of
 from ...errors import LoadError
 
 
@@ -33,10 +34,7 @@ class Options:
             if not isinstance(getattr(self, name), bool):
                 raise LoadError(f"{name} must be True or False, found {getattr(self, name)!r}.")
         object.__setattr__(self, "ignore", _names(self.ignore))
-        if self.embedding_scale not in ("float64", "bfloat16"):
-            raise LoadError(
-                f"embedding_scale must be 'float64' or 'bfloat16', found {self.embedding_scale!r}."
-            )
+        check("embedding_scale", self.embedding_scale, one_of("float64", "bfloat16"), LoadError)
 
 
 def options(values: Mapping[str, Any]) -> Options:

@@ -106,7 +106,7 @@ def test_sums_are_stopped_saved_and_taken_up(tmp_path):
 def test_what_cannot_be_asked_is_refused_by_name(wrong):
     with pytest.raises(px.PathexpError):
         memory_management(erasing(), **wrong)
-    with pytest.raises(px.PathexpError, match="takes a model"):
+    with pytest.raises(px.PathexpError, match="expected a model"):
         memory_management(None)
     with pytest.raises(px.PathexpError, match="post-norm"):
         memory_management(px.random_model(norm="layernorm", norm_placement="post"))

@@ -319,7 +319,7 @@ def test_bad_input_is_refused_by_name():
         terms["E Q", "E L1H1 K"]
     with pytest.raises(px.PathexpError, match="is a direct term; these are only joint"):
         terms.where(kind="joint")["E Q", "E K"]
-    with pytest.raises(px.PathexpError, match="whole number"):
+    with pytest.raises(px.PathexpError, match="integer"):
         terms.top(0)
 
 
@@ -385,5 +385,5 @@ def test_formulas_of_a_size_nobody_lists():
 def test_numbers_of_numpy_are_numbers_of_terms_and_truth_is_none():
     terms = px.expand_score(px.induction_model().run([5, 2, 7, 3, 5, 2]), "L1H0", query=5, key=2)
     assert len(terms.top(np.int64(2)).terms) == 2
-    with pytest.raises(px.PathexpError, match="whole number"):
+    with pytest.raises(px.PathexpError, match="integer"):
         terms.top(True)
