@@ -154,9 +154,9 @@ def test_no_attribute_is_set_on_a_class_of_another_module():
         for node in ast.walk(module.tree):
             targets = node.targets if isinstance(node, ast.Assign) else []
             for target in targets:
-                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                    if target.value.id in brought:
-                        wrong.append(f"{module.name}:{node.lineno}: {ast.unparse(target)}")
+                owner = target.value if isinstance(target, ast.Attribute) else None
+                if isinstance(owner, ast.Name) and owner.id in brought:
+                    wrong.append(f"{module.name}:{node.lineno}: {ast.unparse(target)}")
     assert not wrong, "set from another module:\n" + "\n".join(wrong)
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import LoadError, PathexpError, TokenError
 from ...arguments import expect, sequence_of, whole
+from ...errors import LoadError, PathexpError, TokenError
 from ...model import Model
 from .accumulate import accumulate
 from .limits import Limits

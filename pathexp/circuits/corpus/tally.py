@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arguments import expect, instance, one_of
 from ...errors import PathexpError
 from ...graph import Array
-from ...arguments import expect, instance, one_of
 from ...model import Model
 from .state import read_state, write_state
 
