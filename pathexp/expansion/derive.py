@@ -8,8 +8,8 @@ from itertools import islice
 from typing import ClassVar
 
 from ..answer import Answer, Facts, Part, Table, columns
+from ..arguments import expect, whole
 from ..graph import Query, ResidualGraph, everything
-from ..kinds import expect, whole
 from .expansion import Expansion, expand
 from .header import counted
 from .term import Term

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from numbers import Integral
 from typing import ClassVar, overload
 
 import numpy as np

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..answer import Answer, Check, Facts, Part
 from ..answer.parts import Outcome
+from ..arguments import LOGITS, NUMBER, TEXT, expect, instance
 from ..errors import PathexpError
 from ..graph import Array, ResidualGraph, Walk, lengths
 from ..kinds import LOGITS, NUMBER, TEXT, expect, instance
