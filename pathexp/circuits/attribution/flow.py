@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...answer import Answer, Check, Facts, Figure, Note, Part, Table, columns
 from ...answer.parts import Value
+from ...arguments import TRUTH, expect
 from ...errors import GraphError, PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
 from ...graph import Query, ResidualGraph, Walk, empty_multigraph
-from ...kinds import TRUTH, expect
 from ...model import Target, Trace
 from .flow_edges import FlowEdge, FlowNode, Totals, edges_of, nodes_of
 from .flow_sweep import FlowSweep
