@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arguments import check, expect, instance, whole
-from ..errors import TokenError
+from ..errors import PathexpError, TokenError
 from .archive import Parts, write_archive
 from .config import Config
 from .forward import forward

@@ -167,11 +167,9 @@ class Trace:
         check("space", space, one_of("logits", "residual"), TargetError)
         if space == "logits":
             return self._of_logits(_vector(vector, self.config.d_out, "d_out", space), place, "direction")
-        if space == "residual":
-            read = _vector(vector, self.config.d_model, "d_model", space)
-            value = float(self.residuals["final_in"][place] @ read)
-            return Target(place, read, space, "direction in the final stream", value)
-        raise TargetError(f"space={space!r} is not known; known: 'logits', 'residual'.")
+        read = _vector(vector, self.config.d_model, "d_model", space)
+        value = float(self.residuals["final_in"][place] @ read)
+        return Target(place, read, space, "direction in the final stream", value)
 
     def _of_logits(self, read: Array, place: int, label: str) -> Target:
         return Target(place, _read_only(read), "logits", label, float(self.logits[place] @ read))

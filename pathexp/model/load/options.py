@@ -31,8 +31,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("tie", "no_unembedding", "vocab_from_checkpoint", "strict"):
-            if not isinstance(getattr(self, name), bool):
-                raise LoadError(f"{name} must be True or False, found {getattr(self, name)!r}.")
+            check(name, getattr(self, name), SWITCH, LoadError)
         object.__setattr__(self, "ignore", _names(self.ignore))
         check("embedding_scale", self.embedding_scale, one_of("float64", "bfloat16"), LoadError)
 
