@@ -87,6 +87,18 @@ def whole(least: int | None = None) -> Kind:
     return Kind("an integer" if least is None else f"an integer ≥ {least}", holds)
 
 
+def index_of(rows: Sequence[object]) -> Kind:
+    """The index of one of some rows, from the front or from the back.
+
+    >>> index_of("ab").holds(-2), index_of("ab").holds(2), index_of("ab").says
+    (True, False, 'an integer from -2 to 1')
+    """
+    n = len(rows)
+    return Kind(
+        f"an integer from {-n} to {n - 1}", lambda value: whole().holds(value) and value in range(-n, n)
+    )
+
+
 def finite(above: float | None = None, least: float | None = None) -> Kind:
     """A finite number, above a bound or from a least one up.
 

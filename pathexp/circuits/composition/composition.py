@@ -10,9 +10,9 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
+from ...arguments import TEXT, expect, one_of, sequence_of
 from ...errors import PathError
 from ...expansion.header import counted, model_facts
-from ...kinds import TEXT, expect, one_of, sequence_of
 from ...model import Model
 from ...model.model import check_model
 from ..evened import evened

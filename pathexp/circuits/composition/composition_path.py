@@ -8,8 +8,8 @@ from math import prod
 
 from ...algebra import LinearMap, compose, norm
 from ...answer import Facts
+from ...arguments import TEXT, Kind, expect, one_of, sequence_of
 from ...errors import PathError
-from ...kinds import TEXT, Kind, expect, one_of, sequence_of
 from ...model import Model
 from ...model.model import check_model
 from ..evened import evened

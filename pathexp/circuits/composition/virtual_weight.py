@@ -24,10 +24,10 @@ from ...algebra import (
 )
 from ...algebra.top import Largest
 from ...answer import Answer, Column, Facts, Formula, Part, Table, columns
+from ...arguments import expect, instance
 from ...errors import PathError, PathexpError
 from ...expansion.header import model_facts
 from ...graph import Array, ResidualGraph
-from ...kinds import expect, instance
 from ...model import Model, Trace
 from ...model.model import check_model
 from ..frozen_routes import frozen_weight

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from ...arguments import AMOUNT, expect
 from ...graph import Array
-from ...kinds import AMOUNT, expect
 from ...model import Model, Trace
 from ...model.rewrite.basis import orthogonal
 from ..attribution.decompose import stream_points

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from ...answer import Answer, Figure, Note, Part, Table, columns
+from ...arguments import Kind, expect, index_of
 from ...expansion.header import model_facts
 from ...graph import Array
-from ...kinds import Kind, expect, index_of
 from ...model import Config, Model
 from ...model.model import check_model
 from ..attribution.decompose import stream_points

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns, visible
+from ...arguments import SEED, expect, instance
 from ...errors import PathexpError
 from ...expansion.header import model_facts
-from ...kinds import SEED, expect, instance
 from ...model import Config, Model, Trace
 
 SHARE = 1e-9

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...answer import Answer, Facts, Figure, Part, Table, columns
+from ...arguments import AMOUNT, expect, whole
 from ...errors import PathexpError, SizeError
 from ...graph import Array
-from ...kinds import AMOUNT, expect, whole
 from ...model import Model
 from ...model.model import check_model
 from ..ports import Norms, Ports

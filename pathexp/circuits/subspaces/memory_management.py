@@ -18,10 +18,10 @@ from typing import ClassVar
 import numpy as np
 
 from ...answer import Answer, Figure, Note, Part, Table, columns
+from ...arguments import AMOUNT, expect
 from ...expansion.header import model_facts
 from ...graph import Array
 from ...model import Model, Trace
-from ...model.checks import size
 from ...model.model import check_model
 from ..attribution.decompose import decompose
 from ..corpus.corpus import Corpus, Source

@@ -14,10 +14,10 @@ import numpy as np
 
 from ...algebra import LinearMap
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
+from ...arguments import TEXT, expect, index_of, instance, one_of
 from ...errors import GraphError, PathexpError, SpaceError
 from ...expansion.header import counted, model_facts
 from ...graph import Array
-from ...kinds import TEXT, expect, index_of, instance, one_of
 from ...model import Model
 from ...model.model import check_model
 from ..ports import Norms, Ports, readers_of, writers_of

@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from ...answer import Answer, Figure, Note, Part, Table, columns
+from ...arguments import SEED, expect
 from ...errors import PathexpError
 from ...expansion.header import model_facts
-from ...kinds import SEED, expect
 from ...model import Model, rewrite
 from ...model.model import check_model
 from ...model.rewrite.basis import orthogonal, turned_neurons, turned_stream

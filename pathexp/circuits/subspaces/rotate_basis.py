@@ -14,7 +14,6 @@ from ...errors import PathexpError
 from ...expansion.header import counted, model_facts
 from ...graph import Array
 from ...model import Model, rewrite
-from ...model.checks import size
 from ...model.model import check_model
 from ..ports import Ports, readers_of, writers_of
 
