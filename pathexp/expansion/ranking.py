@@ -10,7 +10,7 @@ from typing import ClassVar, overload
 import numpy as np
 
 from ..answer import Answer, Facts, Note, Part, Table, columns
-from ..errors import PathexpError
+from ..arguments import AMOUNT, expect
 from ..graph import Array, Indices, Walk
 from ..model import Target
 from .header import counted

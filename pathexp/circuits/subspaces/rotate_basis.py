@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...arguments import AMOUNT
+from ...arguments import expect
 from ...algebra import LinearMap
 from ...answer import Answer, Check, Facts, Figure, Note, Part, Table, columns
 from ...errors import PathexpError
@@ -126,7 +128,8 @@ def rotate_basis(model: Model, *, k: int = 10, seed: int = 0) -> RotatedBasis:
     (True, True, 257)
     """
     check_model(model, "rotate_basis")
-    k, width = size("k", k, 1), model.config.d_model
+    expect("rotate_basis", k=(k, AMOUNT))
+    width = model.config.d_model
     if k > width:
         raise PathexpError(f"expected k of at most {width}, the coordinates of the stream (d_model); got {k}")
     plain = _without_basis(model)
