@@ -19,7 +19,6 @@ from ..graph import (
     freeze,
 )
 from ..graph import query as parsed
-from ..kinds import expect, one_of
 from ..model import Target, Trace
 from . import symbolic
 from .path import Path, parse_path

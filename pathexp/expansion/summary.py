@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from ..answer import Answer, Facts, Note, Part, Table, columns
+from ..arguments import expect, whole
 from ..graph import MlpMode, Query, everything, freeze
-from ..kinds import expect, whole
 from ..model import Target, Trace
 from .expansion import Expansion, expand
 from .header import counted, run_facts

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from ...arguments import TEXT, Kind, expect, instance, sequence_of, whole
 from ...errors import PathexpError
-from ...kinds import TEXT, Kind, expect, instance, sequence_of, whole
 from .limits import NO_LIMITS, Limits
 from .tally import Measure, Merge, Tally, Tokens, added, marked
 

@@ -13,11 +13,11 @@ from typing import ClassVar
 import numpy as np
 
 from ...answer import Answer, Facts, Figure, Part, Table, columns
+from ...arguments import expect, whole
 from ...errors import SizeError
 from ...expansion import Expansion, expand
 from ...expansion.header import counted, model_facts
 from ...graph import Array
-from ...kinds import expect, whole
 from ...model import Model
 from ...model.model import check_model
 from ...model.softmax import next_token_loss

@@ -8,10 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...arguments import AMOUNT
-from ...arguments import expect
 from ...algebra import LinearMap
 from ...answer import Answer, Check, Facts, Figure, Note, Part, Table, columns
+from ...arguments import AMOUNT, expect
 from ...errors import PathexpError
 from ...expansion.header import counted, model_facts
 from ...graph import Array
