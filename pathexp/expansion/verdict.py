@@ -12,7 +12,6 @@ from ..answer.parts import Outcome
 from ..arguments import LOGITS, NUMBER, TEXT, expect, instance
 from ..errors import PathexpError
 from ..graph import Array, ResidualGraph, Walk, lengths
-from ..kinds import LOGITS, NUMBER, TEXT, expect, instance
 from .term import Term, terms_of
 from .tolerance import rounding_tolerance
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
+from ...arguments import TRUTH, expect
 from ...errors import FreezeError
-from ...kinds import TRUTH, expect
 from ...model import Config, Trace
 from ...model.trace import check_trace
 from ..nodes import Sink
