@@ -18,9 +18,7 @@ from .circuits import (
     head,
     head_kinds,
     induction_heads,
-    information,
     intervene,
-    logit_lens,
     rerun,
     skip_trigrams,
     through,
@@ -30,6 +28,8 @@ from .circuits import (
 from .circuits.attribution.attribution import attribution
 from .circuits.attribution.decompose import decompose
 from .circuits.attribution.flow import flow
+from .circuits.attribution.lens import lens
+from .circuits.attribution.position_flow import position_flow
 from .circuits.composition.composition import composition
 from .circuits.composition.virtual_weight import virtual_weight
 from .circuits.corpus.corpus import Corpus
@@ -108,15 +108,15 @@ __all__ = [
     "head_kinds",
     "induction_heads",
     "induction_model",
-    "information",
     "interference",
     "intervene",
+    "lens",
     "load",
-    "logit_lens",
     "memory_management",
     "models",
     "order_importance",
     "overlap",
+    "position_flow",
     "privileged_basis",
     "query",
     "random_model",

@@ -246,7 +246,7 @@ def test_pictures_are_valid_svg(capsys, saved, corpus, tmp_path):
     )
 
 
-@pytest.mark.parametrize("command", ["lens", "virtual-heads"])
+@pytest.mark.parametrize("command", ["virtual-heads"])
 def test_fewer_than_none_is_no_amount(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([command, "--top", "-1"])

@@ -17,9 +17,7 @@ from .heads.head_types import HeadKind, HeadKinds, head_kinds
 from .heads.induction import Induction, InductionPair, induction_heads, induction_pairs
 from .heads.induction_score import KeyPath, explain_induction
 from .heads.repeated_tokens import repeated_runs
-from .information import Information, information
 from .interventions import Cut, Intervention, along, distance, intervene, through
-from .lens import Lens, logit_lens
 from .raised import Raised, all_raised, happens, raised
 from .running import Tally, tally
 from .skip_trigrams import Bug, SkipTrigram, bugs, forced_bug, skip_trigrams
@@ -35,10 +33,8 @@ __all__ = [
     "HeadKinds",
     "Induction",
     "InductionPair",
-    "Information",
     "Intervention",
     "KeyPath",
-    "Lens",
     "Raised",
     "SkipTrigram",
     "Spectrum",
@@ -58,9 +54,7 @@ __all__ = [
     "head_kinds",
     "induction_heads",
     "induction_pairs",
-    "information",
     "intervene",
-    "logit_lens",
     "ov_spectrum",
     "qk_spectrum",
     "raised",

@@ -18,9 +18,7 @@ from . import (
     head,
     heads,
     induction,
-    information,
     intervene,
-    lens,
     rebase,
     score,
     skip_trigrams,
@@ -58,8 +56,6 @@ COMMANDS: Mapping[str, Command] = {
     "bigrams": bigrams,
     "skip-trigrams": skip_trigrams,
     "virtual-heads": virtual_heads,
-    "lens": lens,
-    "information": information,
     "intervene": intervene,
 }
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ..circuits.attribution.attribution import UNITS, attribution
+from ..circuits.attribution.decompose import decompose
 from ..circuits.attribution.flow import flow
+from ..circuits.attribution.lens import lens
+from ..circuits.attribution.position_flow import position_flow
 from ..circuits.subspaces.equivariance import equivariance
 from ..expansion.expansion import tree
 from ..expansion.summary import summary
@@ -38,6 +41,24 @@ COMMANDS = (
         "attribute a logit to components, heads, layers, paths or source tokens",
         "pathexp attribution attn-2l 'To be, or not to be' --by layer",
         takes="target", options=(Option("by", "the units that add up", choices=UNITS),),
+    ),
+    Command(
+        "decompose", decompose, "one run",
+        "take the residual stream apart into what each component wrote",
+        "pathexp decompose attn-2l 'To be, or not to be' --point L0.out",
+        takes="run", options=(Option("point", "the depth to show, such as L0.out"),),
+    ),
+    Command(
+        "lens", lens, "one run",
+        "read a run at every depth: the logit lens in two modes, and what each component adds",
+        "pathexp lens attn-2l 'To be, or not to be'",
+        takes="target", options=(Option("mid", "also the states between attention and MLP", flag=True),),
+    ),
+    Command(
+        "position-flow", position_flow, "one run",
+        "follow a logit from position to position through the blocks",
+        "pathexp position-flow attn-2l 'To be, or not to be'",
+        takes="target",
     ),
     Command(
         "flow", flow, "one run",

@@ -29,7 +29,10 @@ def test_f01_the_lens_at_the_last_layer_is_the_logits_folded_or_not():
     raw = model_of(weights, layers=0, d_model=4, d_vocab=2, norm="layernorm")
     for model in (raw, rewrite.fold_norms(raw)):
         trace = model.run([0])
-        for found in (trace.logits, *(px.logit_lens(trace, mode).logits[-1] for mode in ("own", "frozen"))):
+        for found in (
+            trace.logits,
+            *(getattr(px.lens(trace, trace.logit(0)), mode).logits[-1] for mode in ("own", "frozen")),
+        ):
             np.testing.assert_allclose(found, [[1.2649111, -0.6324555]], atol=1e-7)
         np.testing.assert_allclose(sum(px.decompose(trace).logits().values()), trace.logits, atol=1e-12)
     dropped = replace(raw, weights=replace(raw.weights, g_final=None, b_final=None)).run([0]).logits
@@ -41,7 +44,8 @@ def test_f02_two_modes_of_the_lens_under_two_names(norm):
     early, final = np.array([3.0, -3, 0, 0]), np.array([30.0, -30, 10, -10])
     weights = {"W_E": np.repeat(early[:, None], 4, axis=1), "b_O": [final - early], "W_U": np.eye(4)}
     trace = model_of(weights, d_model=4, d_vocab=4, norm=norm).run([1])
-    own, frozen = px.logit_lens(trace, "own"), px.logit_lens(trace, "frozen")
+    lens = px.lens(trace, trace.logit(0))
+    own, frozen = lens.own, lens.frozen
     np.testing.assert_allclose(own["embed"], [[1.4142136, -1.4142136, 0, 0]], atol=1e-7)
     np.testing.assert_allclose(frozen["embed"], [[0.1341641, -0.1341641, 0, 0]], atol=1e-7)
     np.testing.assert_allclose(own["L0.out"], frozen["L0.out"], atol=1e-12)

@@ -113,7 +113,7 @@ def test_heads(pair: Pair) -> None:
 
 def test_lens_by_own_statistics(pair: Pair) -> None:
     mid = has_mid(pair)
-    lens = px.logit_lens(pair.trace, "own", between=mid)
+    lens = px.lens(pair.trace, pair.trace.logit(0), mid=mid).own
     normed, labels = pair.cache.accumulated_resid(incl_mid=mid, apply_ln=True, return_labels=True)
     assert len(labels) == len(lens.points) == (7 if mid else 4)
     agree(lens.logits, normed[:, 0] @ pair.bridge.W_U + pair.bridge.b_U)
@@ -124,7 +124,7 @@ def test_lens_by_the_scale_of_the_last_state(pair: Pair) -> None:
     states = pair.cache.accumulated_resid(incl_mid=mid)
     gain, bias = final_norm(pair.bridge)
     normed = pair.cache.apply_ln_to_stack(states)[:, 0] * gain + bias
-    lens = px.logit_lens(pair.trace, "frozen", between=mid)
+    lens = px.lens(pair.trace, pair.trace.logit(0), mid=mid).frozen
     agree(lens.logits, normed @ pair.bridge.W_U + pair.bridge.b_U)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
+from ...answer import Answer, Check, Facts, Figure, Part, Table, columns, visible
 from ...errors import GraphError
+from ...expansion.header import counted, run_facts
+from ...expansion.tolerance import lengths
 from ...graph import Array, ResidualGraph, Source, freeze, push, start_value
+from ...kinds import TEXT, expect
 from ...model import Config, Trace
 from ...model.trace import check_trace
 
@@ -17,30 +22,8 @@ SHARE = 1e-11
 """An account is right if it is off by at most this share of the largest sum of the sizes of its entries."""
 
 
-@dataclass(frozen=True)
-class Balance:
-    """What an account at one point adds up to, beside the stream of the run."""
-
-    point: str
-    entries: int
-    error: float
-    tolerance: float
-
-    @property
-    def ok(self) -> bool:
-        """Whether the entries add up to the stream."""
-        return self.error <= self.tolerance
-
-    def __str__(self) -> str:
-        sign = "=" if self.ok else "≠"
-        return (
-            f"{self.point} {sign} sum of {self.entries} entries: largest error {self.error:.2e}, "
-            f"tolerance {self.tolerance:.2e}"
-        )
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Decomposition:
+class Decomposition(Answer):
     """h_l = h_0 + Σ attention + Σ MLP, by name and at every depth, for one run.
 
     ``points`` are the depths, by the names of `Trace.residuals`: "embed", then "L0.mid" (after attention, where an
@@ -53,11 +36,61 @@ class Decomposition:
     norms. Everywhere else an entry is what was added, at every later depth.
     """
 
+    live: ClassVar[frozenset[str]] = frozenset({"trace", "graph", "_written"})
+
     trace: Trace
     graph: ResidualGraph
+    point: str = ""
+    """The depth that is shown; the last where none is named."""
 
-    def __repr__(self) -> str:
-        return f"<Decomposition: {len(self.labels)} entries at {len(self.points)} points of {self.trace!r}>"
+    def headline(self) -> str:
+        """Return what is taken apart, and where."""
+        return f"the residual stream at {self._shown} as a sum of {counted(len(self.at(self._shown)), 'entry', 'entries')}"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the entries at one depth, the balance at every depth, and shares by position."""
+        yield run_facts(self.trace)
+        yield Facts({"point": self._shown})
+        yield self._entries()
+        balances = self.balances()
+        yield Table(
+            (columns.text("point"), columns.number("error", digits=-3, signed=False),
+             columns.number("tolerance", digits=-3, signed=False)),
+            [(each.name, each.error, each.tolerance) for each in balances],
+            name="balances", title="the sum of the entries beside the stream of the forward pass, at every depth",
+            key=("point",), value="error", shown=6,
+        )  # fmt: skip
+        yield worst(balances)
+        shares = self._shares(self._shown)
+        yield Figure(
+            "heatmap", "shares",
+            {"rows": list(self.at(self._shown)), "columns": places(self.trace), "values": shares},
+            f"share of the squared length of the stream at {self._shown}",
+        )  # fmt: skip
+
+    @property
+    def _shown(self) -> str:
+        return self.point or self.points[-1]
+
+    def _entries(self) -> Table:
+        entries, stream = self.at(self._shown), self.trace.residuals[self._shown]
+        size = float(np.sum(stream * stream)) or 1.0
+        rows = [(label, self._branch(label), float(np.sum(each * stream)) / size, float(lengths(each).mean()))
+                for label, each in entries.items()]  # fmt: skip
+        return Table(
+            (columns.text("entry"), columns.text("branch"), columns.share("share", signed=True),
+             columns.number("length", "mean length", signed=False)),
+            sorted(rows, key=lambda row: -abs(row[2])), name="entries",
+            title="share of the squared length of the stream, over all positions",
+            key=("entry",), value="share", additive=True, absent="zero",
+            rest=[("all", "", sum(row[2] for row in rows), None)],
+        )  # fmt: skip
+
+    def _shares(self, point: str) -> Array:
+        stream = self.trace.residuals[point]
+        size = np.sum(stream * stream, axis=-1)
+        shares: Array = np.sum(self.stack(point) * stream, axis=-1) / np.where(size > 0, size, 1.0)
+        return shares
 
     @cached_property
     def points(self) -> tuple[str, ...]:
@@ -109,20 +142,18 @@ class Decomposition:
         straight = (source for source in self.graph.sources if sink.label in source.into)
         return found | {s.label: start_value(s.start, s.into[sink.label]) for s in straight}
 
-    def balances(self) -> tuple[Balance, ...]:
-        """The account at every point beside the stream of the forward pass."""
+    def balances(self) -> tuple[Check, ...]:
+        """Return the account at every point beside the stream of the forward pass, as one check each."""
         return tuple(map(self._balance, self.points))
 
-    @property
-    def ok(self) -> bool:
-        """Whether every account adds up."""
-        return all(balance.ok for balance in self.balances())
-
-    def _balance(self, point: str) -> Balance:
+    def _balance(self, point: str) -> Check:
         entries = self.stack(point)
         error = np.abs(entries.sum(axis=0) - self.trace.residuals[point]).max()
         size = np.abs(entries).sum(axis=0).max()
-        return Balance(point, len(entries), float(error), float(SHARE * size))
+        return Check(
+            f"the stream at {point} is the sum of {counted(len(entries), 'entry', 'entries')}",
+            float(error), float(SHARE * size), "1e-11 of the largest sum of sizes", name=point,
+        )  # fmt: skip
 
     # How it is made ------------------------------------------------------------------------------------
 
@@ -199,17 +230,40 @@ def stream_points(config: Config) -> tuple[str, ...]:
     return tuple(f"L{layer}.{half}" for layer in range(config.n_layers) for half in halves)
 
 
-def decompose(trace: Trace) -> Decomposition:
+def worst(balances: tuple[Check, ...]) -> Check:
+    """Return the balance that is worst for its tolerance, as a statement about all of them."""
+    found = max(balances, key=lambda each: each.error / (each.tolerance or 1.0))
+    what = f"the stream is the sum of what was written, at {counted(len(balances), 'depth')}"
+    return Check(what, found.error, found.tolerance, found.source, f"worst at {found.name}", name="stream")
+
+
+def places(trace: Trace) -> list[str]:
+    """Return the positions of a run with their tokens."""
+    return [f"{position} {visible(token)}" for position, token in enumerate(trace.token_strings)]
+
+
+def decompose(trace: Trace, *, point: str | None = None) -> Decomposition:
     """Take the residual stream of a run apart into what each component wrote, at every depth.
 
-    Elhage et al. 2021, "The Residual Stream". Norms, patterns and gates are frozen at the run (`px.freeze(trace)`).
+    Elhage et al. 2021, "Virtual Weights and the Residual Stream as a Communication Channel". Norms, patterns and gates
+    are frozen at the run (`px.freeze(trace)`). The shares of entries are those of the squared length of the stream:
+    the entry's inner product with the stream over the stream's with itself, summed over positions; they add up to 1.
+
+    Parameters
+    ----------
+    point: the depth that the answer shows, such as "L0.out"; the last by default.
+
+    Raises GraphError for a point that is not there.
 
     >>> import pathexp as px
     >>> parts = px.decompose(px.load("attn-1l").run("To be"))
     >>> parts.labels[:3], parts.points
     (('E', 'L0H0', 'L0H1'), ('embed', 'L0.out'))
-    >>> print(parts.balances()[-1].ok, parts["L0H0"].shape == parts.trace.residuals["L0.out"].shape)
+    >>> print(parts.ok, parts["L0H0"].shape == parts.trace.residuals["L0.out"].shape)
     True True
     """
     check_trace(trace, "decompose")
-    return Decomposition(trace, freeze(trace))
+    expect("decompose", point=(point, TEXT.or_none))
+    found = Decomposition(trace, freeze(trace), point or "")
+    found._depth(point or found.points[-1])
+    return found

@@ -8,10 +8,8 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.attribution.attribution import UNITS, attribution, head_tokens, pulled_back
-from pathexp.circuits.information import information
 from pathexp.cli import main
 from pathexp.errors import PathexpError
-from pathexp.report.information import information_svg
 from tests.zoo import FAMILIES, ZOO
 
 EVERY = {**ZOO, **FAMILIES}
@@ -62,21 +60,6 @@ def test_pulled_back_is_the_derivative_of_the_frozen_run():
     steered = px.freeze(trace).with_source("x", np.ones(trace.config.d_model))
     added = px.expand(steered, "x .* U").logits()[-1] @ target.direction
     assert added == pytest.approx(fields[0].sum())
-
-
-@pytest.mark.parametrize("name", ["2L-gqa", "3L-layernorm", "original", "llama", "gptj", "gemma2"])
-def test_information_is_kept_at_every_depth(name):
-    """What flows into a depth from all positions is what flows out of it, constants on the way beside it."""
-    trace = run(EVERY[name]())
-    target = trace.logit(2)
-    moves = information(trace, target)
-    for place in range(len(moves.edges)):
-        np.testing.assert_allclose(
-            moves.edges[place].sum(axis=1) + moves.constants[place], moves.arriving[place + 1]
-        )
-        np.testing.assert_allclose(moves.edges[place].sum(axis=0), moves.arriving[place], atol=1e-10)
-    svg = information_svg(trace, target)
-    assert svg.startswith("<svg") and svg.count("<line") > len(trace)
 
 
 def test_a_trained_model_copies_by_its_induction_heads():
