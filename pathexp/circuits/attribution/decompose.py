@@ -12,8 +12,8 @@ import numpy as np
 from ...answer import Answer, Check, Facts, Figure, Part, Table, columns, visible
 from ...errors import GraphError
 from ...expansion.header import counted, run_facts
-from ...expansion.tolerance import lengths
 from ...graph import Array, ResidualGraph, Source, freeze, push, start_value
+from ...graph.actions import lengths
 from ...kinds import TEXT, expect
 from ...model import Config, Trace
 from ...model.trace import check_trace
