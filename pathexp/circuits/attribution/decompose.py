@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from ...answer import Answer, Check, Facts, Figure, Part, Table, columns, visible
+from ...arguments import TEXT, expect
 from ...errors import GraphError
 from ...expansion.header import counted, run_facts
 from ...graph import Array, ResidualGraph, Source, freeze, push, start_value
 from ...graph.actions import lengths
-from ...kinds import TEXT, expect
 from ...model import Config, Trace
 from ...model.trace import check_trace
 

@@ -15,11 +15,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ...answer import Answer, Check, Figure, Note, Part, Table, columns
+from ...arguments import TRUTH, expect
 from ...errors import PathexpError
 from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
 from ...graph import Array, freeze, push, start_value
-from ...kinds import TRUTH, expect
 from ...model import Target, Trace
 from ...model.parts import unembedded
 from ...model.softmax import log_softmax
