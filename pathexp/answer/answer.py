@@ -117,16 +117,16 @@ class Answer:
         """Return the data of the pictures by name."""
         return {figure.name: figure for figure in self.document.of(Figure)}
 
-    def plot(self, figure: str | None = None) -> Any:
+    def plot(self, figure: str | None = None, *, dark: bool = False) -> Any:
         """Return the first picture, or the one of a name, as an Altair chart.
 
         Raises AnswerError if this answer has none, MissingExtraError without altair (extra `[viz]`).
         """
-        return picture.chart(self.document, figure)
+        return picture.chart(self.document, figure, dark=dark)
 
-    def save(self, file: str, figure: str | None = None) -> None:
+    def save(self, file: str, figure: str | None = None, *, dark: bool = False) -> None:
         """Write a picture as .svg, .png, .pdf or .html; see `plot`."""
-        picture.save(self.document, file, figure)
+        picture.save(self.document, file, figure, dark=dark)
 
     # Copies --------------------------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AnswerError
+from .charts import draw
 from .document import Document
+from .extras import extra
 from .parts import Figure
 
 ENDINGS = (".svg", ".png", ".pdf", ".html")
@@ -16,20 +18,15 @@ def figure_of(document: Document, name: str | None) -> Figure:
     """Return the first figure, or the one of a name. Raises AnswerError if there is none."""
     figures = {figure.name: figure for figure in document.of(Figure)}
     if not figures:
-        raise AnswerError(f"this {document.kind} has no picture")
+        raise AnswerError(f"this {document.kind or 'answer'} has no picture")
     if name is not None and name not in figures:
         raise AnswerError(f"no picture {name!r} in this {document.kind}; choose from: {', '.join(figures)}")
     return figures[name] if name is not None else next(iter(figures.values()))
 
 
-def chart(document: Document, name: str | None = None) -> Any:
-    """Return a picture as an Altair chart."""
-    return draw(figure_of(document, name))
-
-
-def draw(figure: Figure) -> Any:
-    """Return the chart of a figure."""
-    raise AnswerError(f"no drawing for figures of kind {figure.kind!r} yet")
+def chart(document: Document, name: str | None = None, *, dark: bool = False) -> Any:
+    """Return a picture as an Altair chart. Raises AnswerError if there is none."""
+    return draw(figure_of(document, name), dark)
 
 
 def check_file(file: str) -> Path:
@@ -40,11 +37,28 @@ def check_file(file: str) -> Path:
     return path
 
 
-def save(document: Document, file: str, name: str | None = None) -> None:
-    """Write a picture; the ending says in which form. Raises AnswerError for another, or a file that cannot be written."""
-    path = check_file(file)
-    drawn = chart(document, name)
+def save(document: Document, file: str, name: str | None = None, *, dark: bool = False) -> None:
+    """Write a picture; the ending says in which form.
+
+    HTML holds all it needs and opens without a network. Raises AnswerError for another ending, or a file that cannot
+    be written.
+    """
+    path, figure = check_file(file), figure_of(document, name)
+    extra("vl_convert", "viz", "pictures")
+    drawn = draw(figure, dark)
     try:
-        drawn.save(str(path))
+        if path.suffix.lower() == ".html":
+            path.write_text(_page(drawn), encoding="utf-8")
+        else:
+            drawn.save(str(path))
     except OSError as error:
         raise AnswerError(f"cannot write the picture to {file!r}: {error}") from None
+
+
+def _page(drawn: Any) -> str:
+    """Return a page in which no label can end the script that holds it: its JSON has no "<"."""
+    before, mark, after = drawn.to_html(inline=True).rpartition("var spec = ")
+    spec, newline, rest = after.partition("\n")
+    if not mark:
+        raise AnswerError("this version of altair writes pages in another layout; save the picture as .svg")
+    return f"{before}{mark}{spec.replace('<', chr(92) + 'u003c')}{newline}{rest}"

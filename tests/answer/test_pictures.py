@@ -1,0 +1,87 @@
+"""Pictures: geometry that adds up, every kind drawn, files that open without a network, labels that cannot act."""
+
+import numpy as np
+import pytest
+
+from pathexp.answer import Figure, Report
+from pathexp.answer.boxes import arcs, boxes, ribbons
+from pathexp.errors import AnswerError, PathexpError
+
+HOSTILE = "</script><script>alert(1)</script>'\\\x1b"
+NODES = [
+    {"id": 0, "parent": None, "label": "S .* U", "query": "S .* U", "value": 2.0, "count": 9, "depth": 0},
+    {"id": 1, "parent": 0, "label": HOSTILE, "query": "x", "value": 3.0, "count": 3, "depth": 1},
+    {"id": 2, "parent": 0, "label": "L0H1", "query": "y", "value": -1.5, "count": 5, "depth": 1},
+]
+FIGURES = {
+    "bars": {"rows": ["a", HOSTILE], "values": [[1.0], [-2.0]]},
+    "heatmap": {"rows": ["a", HOSTILE], "columns": ["b", "it's"], "values": [[1.0, -2.0], [None, 0.5]]},
+    "attention": {"rows": ["a"], "columns": ["b", "c"], "values": [[0.3, 0.7]]},
+    "lines": {"x": [0, 1, 2], "series": {HOSTILE: [1.0, 2.0, None]}, "errors": {HOSTILE: [0.1, 0.1, 0.1]}},
+    "flow": {
+        "nodes": [{"label": "E", "column": 0, "value": 1.0}, {"label": HOSTILE, "column": 1, "value": 1.0}],
+        "edges": [{"source": "E", "target": HOSTILE, "flow": -1.0}],
+    },
+    "flame": {"nodes": NODES},
+    "spectra": {"series": {"L0H0": [[0.5, 0.1], [0.5, -0.1]], HOSTILE: [[1.0, 0.0]]}},
+    "arcs": {"tokens": ["a", HOSTILE, "c"], "edges": [{"source": 0, "target": 2, "flow": 1.0, "label": "L23 attention"}]},
+}  # fmt: skip
+
+
+def test_boxes_of_a_flame_graph_divide_their_parent() -> None:
+    rows = boxes(NODES, 100.0)
+    below = [row for row in rows if row["y"] == 1.0]
+    assert len(rows) == 4 and below[-1]["rest"] and below[-1]["value"] == pytest.approx(0.5)
+    assert sum(row["x2"] - row["x"] for row in below) == pytest.approx(100.0)
+    sizes = [abs(row["value"]) for row in below]
+    assert [row["x2"] - row["x"] for row in below] == pytest.approx([100 * s / sum(sizes) for s in sizes])
+
+
+def test_ribbons_are_as_wide_as_their_flow_and_fit_their_boxes() -> None:
+    points, rows = ribbons(**FIGURES["flow"])
+    assert all(point["high"] - point["low"] == pytest.approx(1.0) for point in points)
+    assert all(row["y2"] - row["y"] == pytest.approx(1.0) for row in rows)
+
+
+def test_arcs_begin_and_end_at_their_tokens() -> None:
+    points, marks = arcs(**FIGURES["arcs"])
+    assert (points[0]["x"], points[-1]["x"]) == (0.0, 2.0) and points[0]["y"] == points[-1]["y"] == 0.0
+    assert len(marks) == 3
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_every_kind_is_drawn_and_its_labels_are_inert(kind, tmp_path) -> None:
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    found = Report("x", (Figure(kind, "picture", FIGURES[kind], f"title {HOSTILE}", "logits"),))
+    assert found.plot().to_dict()["title"].startswith("title")
+    found.save(str(tmp_path / "x.svg"))
+    drawn = (tmp_path / "x.svg").read_text()
+    assert drawn.startswith("<svg") and "<script" not in drawn and "\x1b" not in drawn
+    found.save(str(tmp_path / "x.html"), dark=True)
+    page = (tmp_path / "x.html").read_text()
+    assert "</script><script>alert" not in page and 'src="http' not in page
+
+
+def test_large_heatmaps_keep_labels() -> None:
+    pytest.importorskip("altair")
+    names = [f"L{k // 30}H{k % 30}" for k in range(900)]
+    figure = Figure("heatmap", "m", {"rows": names, "columns": ["a"], "values": np.ones((900, 1))})
+    axis = Report("x", (figure,)).plot().to_dict()["encoding"]["y"]["axis"]
+    assert 1 < len(axis["values"]) <= 61 and axis["values"][0] == 0 and "L0H0" in axis["labelExpr"]
+
+
+def test_what_cannot_be_drawn_is_an_error(tmp_path) -> None:
+    pytest.importorskip("altair")
+    empty = Report("x", ())
+    with pytest.raises(AnswerError, match="has no picture"):
+        empty.plot()
+    found = Report("x", (Figure("bars", "picture", FIGURES["bars"]), Figure("bars", "bad", {"rows": ["a"]})))
+    with pytest.raises(AnswerError, match=r"choose from: picture, bad"):
+        found.plot("other")
+    with pytest.raises(AnswerError, match="lacks data"):
+        found.plot("bad")
+    with pytest.raises(AnswerError, match=r"\.svg, \.png, \.pdf, \.html"):
+        found.save(str(tmp_path / "x.gif"))
+    with pytest.raises(PathexpError, match="cannot write"):
+        found.save(str(tmp_path / "nowhere" / "x.html"))
