@@ -57,7 +57,7 @@ def save(document: Document, file: str, name: str | None = None, *, dark: bool =
 
 def _page(drawn: Any) -> str:
     """Return a page in which no label can end the script that holds it: its JSON has no "<"."""
-    before, mark, after = drawn.to_html(inline=True).rpartition("var spec = ")
+    before, mark, after = drawn.to_html(inline=True).rpartition(" spec = ")
     spec, newline, rest = after.partition("\n")
     if not mark:
         raise AnswerError("this version of altair writes pages in another layout; save the picture as .svg")
