@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -131,8 +131,9 @@ class Answer:
     # Copies --------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
+        document = self.document  # first: what it computes and keeps is copied too
         kept = {name: value for name, value in self.__dict__.items() if name not in self.live}
-        return {name: _plain_mapping(value) for name, value in kept.items()} | {"_document": self.document}
+        return {name: _plain_mapping(value) for name, value in kept.items()} | {"_document": document}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
@@ -165,12 +166,20 @@ def _plain_mapping(value: Any) -> Any:
 
 
 def _read_only(value: Any) -> Any:
+    """Return a value with every array in it read-only, however deep."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
-    if isinstance(value, tuple | list):
-        for each in value:
-            _read_only(each)
+    for each in _members(value):
+        _read_only(each)
     return value
+
+
+def _members(value: Any) -> Iterable[Any]:
+    if isinstance(value, tuple | list):
+        return value
+    if isinstance(value, Mapping):
+        return value.values()
+    return vars(value).values() if is_dataclass(value) and hasattr(value, "__dict__") else ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -104,7 +105,8 @@ class Composition(Answer):
         yield self._pairs()
         if found.met.zero:
             yield Note(f"undefined, because these maps are zero: {', '.join(found.met.zero)}")
-        yield Note("z: standard deviations of score² above that of a randomly rotated stream")
+        same = "" if found.varies else "; none where every rotation gives the same score"
+        yield Note(f"z: standard deviations of score² above that of a randomly rotated stream{same}")
         over = found.met.score / self.baseline - 1.0
         yield Figure(
             "heatmap", "composition", {"rows": found.readers, "columns": found.writers, "values": over},
@@ -156,7 +158,7 @@ def composition(
     expect("composition", norms=(norms, one_of("folded", "raw")))
     along = None if path is None else path_composition(model, path, norms=norms)
     c, score, z = model.config, *_heads(HeadSides(Ports(evened(model), norms), distance))
-    above: dict[Port, Array] = {"q": z[0], "k": z[1], "v": z[2]}
+    above: Mapping[Port, Array] = MappingProxyType({"q": z[0], "k": z[1], "v": z[2]})
     return Composition(
         model, score[0], score[1], score[2], above, c.d_model**-0.5, norms, distance, along
     )  # fmt: skip
@@ -174,6 +176,8 @@ def _heads(sides: HeadSides) -> tuple[Array, Array]:
         met = meet(readers, [writer], np.concatenate([later] * 3))
         inner = (3, c.n_layers - 1, c.n_heads, c.n_layers - 1, c.n_heads)
         score[:, 1:, :, :-1], z[:, 1:, :, :-1] = met.score.reshape(inner), met.z.reshape(inner)
+    score.setflags(write=False)
+    z.setflags(write=False)
     return score, z
 
 

@@ -23,6 +23,11 @@ class Partners:
     writers: tuple[str, ...]
     met: Met
 
+    @property
+    def varies(self) -> bool:
+        """Whether every score would be another under another rotation of the stream, so that there is a z."""
+        return bool(np.isfinite(self.met.z[np.isfinite(self.met.score)]).all())
+
     def ranked(self) -> list[tuple[tuple[str, str], str, float, float]]:
         """Return (reader, port), writer, score and z of every pair, the largest score first, equal ones by name."""
         found = [

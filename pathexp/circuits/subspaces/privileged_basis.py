@@ -141,6 +141,9 @@ class PrivilegedBasis(Answer):
         zero = [row.space for row in self.activations if np.isnan(row.kurtosis)]
         if zero:
             yield Note(f"no kurtosis of {', '.join(zero)}: every activation is zero")
+        same = [row.space for row in self.activations if np.isnan(row.z) and row.space not in zero]
+        if same:
+            yield Note(f"no z of {', '.join(same)}: the kurtosis is the same in every basis")
         sides: dict[bool, list[float]] = {True: [], False: []}
         for row in self.activations:
             if not np.isnan(row.ratio):

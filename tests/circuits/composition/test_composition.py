@@ -1,6 +1,7 @@
 """Composition scores against the dense definition, on paper, and against random rotations of the stream."""
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -275,6 +276,17 @@ def test_the_strongest_pairs_are_listed_first():
     assert len(found.figures()["composition"].data["values"]) == len(found.partners.readers)
 
 
+def test_a_copy_keeps_every_score_read_only():
+    found = composition(MODELS["plain"])
+    copied = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(copied.k, found.k)
+    assert copied["U", "E"] == found["U", "E"] and str(copied) == str(found)
+    arrays = [copied.q, copied.z["q"], copied.partners.met.score]
+    assert not any(array.flags.writeable for array in arrays)
+    with pytest.raises(AttributeError, match="ask again"):
+        _ = copied.model
+
+
 def test_other_partners_are_computed_when_rows_are_asked_for():
     found = composition(MODELS["plain"])
     assert "partners" not in vars(found)
@@ -323,3 +335,10 @@ def test_a_distance_is_a_whole_number_of_positions(distance):
         model = random_model(layers=2, heads=2, d_head=4, positions=positions)
         with pytest.raises(PathexpError, match="a distance is a whole number of positions, not"):
             composition(model, distance=distance)
+
+
+def test_in_one_dimension_there_is_no_z_and_a_note_says_why():
+    found = composition(random_model(layers=2, heads=2, d_model=1, d_head=1))
+    assert {row["z"] for row in found.records()} == {None}
+    assert "none where every rotation gives the same score" in str(found)
+    assert json.loads(found.to_json(), parse_constant=pytest.fail)["baseline"] == 1
