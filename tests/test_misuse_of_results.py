@@ -107,15 +107,15 @@ def test_wrong_questions_are_refused(result, name, parameters, asked, wrong):
 
 @pytest.mark.parametrize("wrong", [{"norms": None}, {"norms": "z"}], ids=str)
 def test_wrong_arguments_of_composition_are_refused(wrong):
-    with pytest.raises(px.PathexpError, match=f"as {next(iter(wrong))}, found"):
+    with pytest.raises(px.PathexpError, match=f"{next(iter(wrong))}: expected"):
         px.composition(MODEL, **wrong)
-    with pytest.raises(px.PathexpError, match="takes a model, not NoneType"):
+    with pytest.raises(px.PathexpError, match="expected a model, got None"):
         px.composition(None)
 
 
 @pytest.mark.parametrize("path", [3, 2.5, True, [1, 2], ["L0H0", None]], ids=repr)
 def test_a_path_of_composition_is_labels(path):
-    with pytest.raises(px.PathexpError, match="takes a path as text or labels as path, found"):
+    with pytest.raises(px.PathexpError, match="path: expected a path as text or labels, got"):
         px.composition(MODEL, path=path)
 
 

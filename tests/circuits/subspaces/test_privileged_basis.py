@@ -182,7 +182,7 @@ def test_what_cannot_be_asked_is_refused_by_name():
     for wrong in ({"seed": -1}, {"seed": "x"}, {"corpus": 3}, {"corpus": []}):
         with pytest.raises(px.PathexpError):
             privileged_basis(px.load("attn-1l"), **wrong)
-    with pytest.raises(px.PathexpError, match="takes a model"):
+    with pytest.raises(px.PathexpError, match="expected a model"):
         privileged_basis("attn-2l", [])
     with pytest.raises(px.PathexpError, match="no space"):
         privileged_basis(px.load("attn-1l"), Corpus([[1, 2, 3]], 3))["L7.out"]

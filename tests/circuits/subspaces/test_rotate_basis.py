@@ -65,5 +65,5 @@ def test_a_rotation_that_changes_something_has_its_exit_code(capsys, monkeypatch
 def test_what_cannot_be_asked_is_refused_by_name(wrong):
     with pytest.raises(px.PathexpError):
         rotate_basis(px.load("attn-2l"), **wrong)
-    with pytest.raises(px.PathexpError, match="takes a model"):
+    with pytest.raises(px.PathexpError, match="expected a model"):
         rotate_basis(None)
