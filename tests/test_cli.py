@@ -9,6 +9,8 @@ import pytest
 
 import pathexp as px
 from pathexp.cli import main
+from pathexp.cli.command import GROUPS
+from pathexp.cli.table import TABLE
 
 
 @pytest.fixture
@@ -27,6 +29,27 @@ def run(capsys, *arguments):
 def test_no_arguments_help(capsys):
     code, out, _ = run(capsys)
     assert code == 0 and "expand" in out and "derive" in out and "models" in out
+
+
+def test_help_lists_every_command_in_its_group_with_an_example(capsys):
+    _, out, _ = run(capsys)
+    assert [line for line in out.splitlines() if line.removesuffix(":") in GROUPS] == [
+        f"{g}:" for g in GROUPS
+    ]
+    for name, row in TABLE.items():
+        assert f"  {name} " in out and row.example.startswith(f"pathexp {name}")
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0 and capsys.readouterr().out == f"pathexp {px.__version__}\n"
+
+
+def test_what_is_being_done_is_said_on_a_terminal_before_it_is_done(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    _, _, err = run(capsys, "attribution", "attn-1l", "the king")
+    assert err.splitlines() == ["loading attn-1l …", "attribution: at work …"]
 
 
 def test_expand_prints_the_whole_story(capsys):

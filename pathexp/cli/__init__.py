@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..errors import PathexpError
+from ..version import VERSION
 from . import (
     bigrams,
     derive_score,
@@ -26,6 +27,7 @@ from . import (
     virtual_heads,
 )
 from .arguments import OK, REFUSED
+from .command import GROUPS
 from .runner import declare, run
 from .table import TABLE
 from .terminal import speak_any_encoding
@@ -97,16 +99,24 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pathexp",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Take a transformer apart into paths that provably add up to its forward pass.",
-        epilog="Try: pathexp expand. Exit codes: 0 done and proven, 1 a check failed, 2 the input was refused, "
-        "3 a list was cut short.",
+        description="Take a transformer apart into paths that provably add up to its forward pass.\n\n"
+        + overview(),
+        epilog="Try: pathexp expand. `pathexp COMMAND --help` shows the options and an example.\n"
+        "Exit codes: 0 done and proven, 1 a check failed, 2 the input was refused, 3 something was cut short.",
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    parser.add_argument("--version", action="version", version=f"pathexp {VERSION}")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command", help="one of the above")
     for name, row in TABLE.items():
-        declare(
-            commands.add_parser(name, help=row.help, description=row.help, epilog=f"Example: {row.example}"),
-            row,
-        )
+        declare(commands.add_parser(name, description=row.help, epilog=f"Example: {row.example}"), row)
     for name, command in COMMANDS.items():
-        command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))
+        command.add_arguments(commands.add_parser(name, description=command.HELP))
     return parser
+
+
+def overview() -> str:
+    """Return every command with its question, by group."""
+    lines = []
+    for group in GROUPS:
+        lines.append(f"{group}:")
+        lines += [f"  {row.name:<20} {row.help}" for row in TABLE.values() if row.group == group]
+    return "\n".join(lines)

@@ -10,7 +10,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ..answer import Answer, Document, picture, text
+from ..answer import Answer, Document, inert, picture, text
 from ..circuits.corpus.corpus import Corpus
 from ..circuits.corpus.limits import Limits
 from ..circuits.corpus.tally import Tally
@@ -64,6 +64,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
         subjects = subject
         if said and not (options.json or options.csv or options.latex):
             print(said, flush=True)
+    announce(f"{command.name}: at work")
     answer = command.ask(*subjects, **keywords(command, options))
     document = show(answer, options, None if command.top else options.top)
     if options.save is not None:
@@ -98,11 +99,18 @@ def _check_folder(name: str, file: str) -> None:
         raise PathexpError(f"{name}: the folder of {file!r} does not exist")
 
 
+def announce(said: str) -> None:
+    """Print on a terminal's stderr what is being done, before it is done."""
+    if sys.stderr.isatty():
+        print(f"{inert(said)} …", file=sys.stderr, flush=True)
+
+
 def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[str, list[Any]]]:
     """Yield what the question is asked about as far as it is known, with the lines that announce it."""
     if command.takes == "nothing":
         yield "", []
         return
+    announce(f"loading {options.model}")
     model = model_of(options)
     yield model_line(model), [model]
     if command.takes == "model":
