@@ -140,13 +140,13 @@ def composition(
     Parameters
     ----------
     norms: "folded" takes the gains and centerings of norms into what reads them, "raw" leaves them out.
-    distance: under rotary positions W_QK depends on how many positions the key stands before the query.
+    distance: under rotary positions W_QK depends on how many positions the key is before the query.
     path: also the composition along this path, such as "L0H1 L1H2 U"; see `path_composition`.
 
     Two maps of any shape score 1/√d_model in the root mean square if the stream between them is randomly rotated:
     that is the baseline, and z is how far from it a pair is. Costs O(heads · d_model² · (d_head + heads)), through
     blocks of Gram matrices; memory O(heads · d_model · d_head).
-    Raises PathexpError for "folded" norms that stand on the stream (post-norm), PathError for what is not a path.
+    Raises PathexpError for "folded" norms that act on the stream (post-norm), PathError for what is not a path.
 
     >>> import pathexp as px
     >>> found = px.composition(px.induction_model(d_vocab=6, n_ctx=8))
@@ -165,11 +165,11 @@ def composition(
 
 
 def _heads(sides: HeadSides) -> tuple[Array, Array]:
-    """The scores and z of all heads with all earlier ones, (3, layers, heads, layers, heads) each."""
+    """Return the scores and z of all heads with all earlier ones, (3, layers, heads, layers, heads) each."""
     c = sides.ports.model.config
     shape = (3, c.n_layers, c.n_heads, c.n_layers, c.n_heads)
     score, z = np.full(shape, np.nan), np.full(shape, np.nan)
-    if c.n_layers > 1:  # nothing stands before the first layer, and no head reads the last
+    if c.n_layers > 1:  # nothing writes before the first layer, and no head reads after the last
         readers = [sides.reader(kind).part(slice(c.n_heads, None)) for kind in ("Q", "K", "V")]
         writer = sides.writer().part(slice(0, -c.n_heads))
         later = _later(c.n_layers, c.n_heads)[c.n_heads :, : -c.n_heads]
@@ -182,6 +182,6 @@ def _heads(sides: HeadSides) -> tuple[Array, Array]:
 
 
 def _later(layers: int, heads: int) -> Flags:
-    """Which heads stand in a later layer than which, (readers, writers)."""
+    """Return whether each head (rows) is in a later layer than each head (columns)."""
     layer = np.repeat(np.arange(layers), heads)
     return np.asarray(layer[:, None] > layer[None, :])

@@ -79,7 +79,7 @@ class Side:
 
 
 def _largest(arrays: Array) -> Array:
-    """The largest magnitude in each of some matrices."""
+    """Return the largest magnitude in each of some matrices."""
     flat = arrays.reshape(len(arrays), arrays.shape[1] * arrays.shape[2])
     return np.asarray(np.maximum(flat.max(axis=1, initial=0.0), -flat.min(axis=1, initial=0.0)))
 
@@ -93,7 +93,7 @@ def reduced(matrix: Array) -> Array:
 
 
 class Met(NamedTuple):
-    """What readers and writers make of each other; undefined (NaN) where not allowed or where a map is zero.
+    """Scores of readers with writers; undefined (NaN) where not allowed or where a map is zero.
 
     score: (readers, writers), ‖A B‖ / (‖A‖ ‖B‖). z: by how many standard deviations score² exceeds what a
     random rotation of the stream between the two gives. zero: the labels of maps that are zero.
@@ -151,7 +151,7 @@ class _Own:
 
 
 def _added_up(readers: Sequence[Side], writers: Sequence[Side], allowed: Flags) -> _Sums:
-    """The sums over all blocks; the longest columns first, each with sums of its own, added in one order."""
+    """Return the sums over all blocks; the longest columns first, each with sums of its own, added in one order."""
     for side in (*readers, *writers):
         _ = side.inner
     starts = range(0, readers[0].width, BLOCK)[::-1]

@@ -23,7 +23,7 @@ from ..corpus.limits import Limits
 from ..corpus.tally import Tally, Tokens
 
 ROTATIONS = 16
-"""How many random rotations measure how far the kurtosis in one random basis lies from its mean."""
+"""The random rotations that measure how far the kurtosis in one random basis is from its mean."""
 MARGIN = 4.0
 """A basis stands out if its kurtosis is this many standard deviations (over rotations) from that of rotated ones."""
 STRONG = 1.5
@@ -36,7 +36,7 @@ Verdict: TypeAlias = Literal["none", "mild", "strong"]
 
 @dataclass(frozen=True, eq=False)
 class BasisKurtosis:
-    """How a space's vectors spread over its coordinates, beside a random basis.
+    """The spread of a space's vectors over its coordinates, beside a random basis.
 
     `kurtosis`: mean over positions of d Σx⁴ / (Σx²)², from 1 (all coordinates alike) to d (one holds all).
     `deviation`: the standard deviation of that of one random basis, whose mean is `baseline`.

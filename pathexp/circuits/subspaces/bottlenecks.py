@@ -25,7 +25,7 @@ from ..corpus.tally import Tally, Tokens
 from .measured import measured, tally_facts
 
 WINDOWS = 50
-"""How many windows of a corpus are taken by default."""
+"""The windows of a corpus that are taken by default."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ MAX_DIRECTIONS = 8192
 class Interference(Answer):
     """The cosines of directions: `gram` (directions, directions) of their unit vectors, in `width` dimensions.
 
-    `subject` says whose directions they are, `names` how they are called: tokens where they are tokens, else numbers.
+    `subject` is the owner of the directions, `names` their names: tokens where they are tokens, else numbers.
     """
 
     subject: str
@@ -149,7 +149,7 @@ def interference(
 
 
 def _cosines(directions: ArrayLike) -> tuple[Array, int]:
-    """The cosines of all pairs of rows, and their width."""
+    """Return the cosines of all pairs of rows, and their width."""
     rows = _numbers(directions)
     if rows.ndim != 2 or len(rows) < 2:
         raise PathexpError(

@@ -1,4 +1,4 @@
-"""What an average was taken over: windows and tokens, in words and for machines."""
+"""The windows and tokens of an average, in words and for machines."""
 
 from __future__ import annotations
 

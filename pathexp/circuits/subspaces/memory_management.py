@@ -32,7 +32,7 @@ from .measured import measured, tally_facts
 from .overlap import TINY
 
 WINDOWS = 20
-"""How many windows of a corpus are taken by default."""
+"""The windows of a corpus that are taken by default."""
 MARGIN = 4.0
 """A cancellation is significant if it is this many standard deviations above that of a random direction."""
 LEAST = 0.1
@@ -91,7 +91,7 @@ class MemoryManagement(Answer):
 
     @property
     def confirmed(self) -> tuple[Erasure, ...]:
-        """Those that runs confirm."""
+        """The heads and neurons that runs confirm."""
         return tuple(found for found in self if found.confirmed)
 
     def headline(self) -> str:
@@ -222,7 +222,7 @@ def _neurons(model: Model) -> Iterator[Erasure]:
 
 @dataclass(frozen=True, eq=False)
 class _Line:
-    """Where one neuron writes: its output weights, (d_model), as a unit vector and a length."""
+    """The direction that one neuron writes: its output weights, (d_model), as a unit vector and a length."""
 
     layer: int
     neuron: int
@@ -261,13 +261,13 @@ def _measured(
 
 
 def _before(trace: Trace, layer: int) -> Array:
-    """The stream that the MLP of a layer reads, before any norm, (n, d_model)."""
+    """Return the stream that the MLP of a layer reads, before any norm, (n, d_model)."""
     entering = f"L{layer - 1}.out" if layer else "embed"
     return trace.residuals[entering if trace.config.parallel else f"L{layer}.mid"]
 
 
 def _added(trace: Trace, line: _Line) -> Array:
-    """How far a neuron moves the stream along its direction, (n)."""
+    """Return how far a neuron moves the stream along its direction, (n)."""
     after = trace.norm_scales.get(f"L{line.layer}.mlp_post", 1.0)
     found: Array = trace.mlp_hidden[line.layer, :, line.neuron] * line.length * after
     return found

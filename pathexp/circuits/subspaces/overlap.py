@@ -1,4 +1,4 @@
-"""Which readers share the subspace of which writers: principal angles between what is written and what is read.
+"""Overlap: principal angles between the subspace that a writer writes and the one that a reader reads.
 
 Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth": many more dimensions are written and read than the
 stream has, so writers and readers share it.
@@ -28,7 +28,7 @@ TINY = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class SubspaceOverlap:
-    """How the subspace that is written meets the one that is read.
+    """The overlap of a written subspace with a read one.
 
     `cosines` (the smaller rank) of the principal angles, largest first. `overlap` is the mean of their squares, from 0
     (orthogonal) to 1 (the smaller lies in the larger); `baseline` that of two random subspaces of these ranks, and
@@ -179,7 +179,7 @@ def overlap(
     Order is by |z|; where every overlap is certain, because one side fills the stream, it comes last.
 
     Jordan 1875; Björck & Golub 1973. Costs O((writers + readers) · d_model² · rank + pairs · d_model · rank²). Raises
-    GraphError for labels that are not there, and PathexpError for a reader that stands before the writer.
+    GraphError for labels that are not there, and PathexpError for a reader that is before the writer.
 
     >>> import pathexp as px
     >>> [(found.writer, found.reader) for found in px.overlap(px.load("attn-2l"))][:2]
@@ -218,7 +218,7 @@ def _same(writer: str, reader: str) -> bool:
 
 
 def checked_label(label: object) -> str:
-    """The label of a node, as text. Raises GraphError for anything else."""
+    """Return the label of a node, as text. Raises GraphError for anything else."""
     if not isinstance(label, str):
         raise GraphError(
             f"a writer or a reader goes by its label, such as 'L0H1' or 'L1H0.K', not {label!r:.60}"

@@ -1,4 +1,4 @@
-"""Which spaces of a model have a privileged basis: by the weights, and by activations.
+"""Privileged bases: spaces of a model whose own basis matters, by the weights and by activations.
 
 By the weights: rotate a space at random, and see whether the logits change. By activations: see `basis_kurtosis`.
 """
@@ -26,7 +26,7 @@ from .basis_kurtosis import MARGIN, STRONG, BasisKurtosis, kurtoses, kurtosis_ta
 from .measured import measured, tally_facts
 
 WINDOWS = 20
-"""How many windows of a corpus are taken by default."""
+"""The windows of a corpus that are taken by default."""
 
 
 @dataclass(frozen=True)

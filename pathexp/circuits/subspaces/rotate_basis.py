@@ -34,7 +34,7 @@ class TopCoordinates:
 
     @property
     def kept(self) -> int:
-        """How many of the largest are still among the largest."""
+        """The number of coordinates that are still among the largest."""
         return len({*self.before} & {*self.after})
 
 
@@ -165,7 +165,7 @@ def _largest(writer: LinearMap, k: int) -> tuple[int, ...]:
 
 
 def _change(first: Ports, second: Ports, writer: str, reader: str, seed: int) -> float:
-    """The largest change of a virtual weight, over its largest entry."""
+    """Return the largest change of a virtual weight, over its largest entry."""
     before, after = (
         _sampled(ports.reader(reader), 0, seed) @ _sampled(ports.writer(writer), 1, seed)
         for ports in (first, second)
