@@ -62,6 +62,15 @@ def test_links_lead_somewhere(page):
             assert (folder / target).exists(), f"{page} links to {target}"
 
 
+@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]), ids=lambda p: p.name)
+def test_code_is_fenced_so_that_code_hosts_show_it_as_code(page):
+    inside = False
+    for line in page.read_text().splitlines():
+        inside ^= line.startswith("```")
+        assert inside or not line.startswith(">>> "), f"{page.name}: {line}"
+    assert not inside, f"{page.name}: a fence is never closed"
+
+
 def test_every_page_is_linked_from_the_readme():
     for page in (ROOT / "docs").glob("*.md"):
         assert f"docs/{page.name}" in README, f"{page.name} is nowhere a user would look"
