@@ -62,7 +62,9 @@ def test_links_lead_somewhere(page):
             assert (folder / target).exists(), f"{page} links to {target}"
 
 
-@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]), ids=lambda p: p.name
+)
 def test_code_is_fenced_so_that_code_hosts_show_it_as_code(page):
     inside = False
     for line in page.read_text().splitlines():
