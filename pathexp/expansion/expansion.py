@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..arguments import expect, one_of
+from ..arguments import TEXT, expect, one_of
 from ..errors import PathError, PathexpError, SizeError
 from ..graph import (
     Array,
@@ -16,10 +16,11 @@ from ..graph import (
     Walk,
     check_paths,
     everything,
-    freeze,
+    graph_to,
 )
 from ..graph import query as parsed
 from ..model import Target, Trace
+from ..model.points import FINAL, LOGITS
 from . import symbolic
 from .path import Path, parse_path
 from .ranking import Ranking, rank
@@ -291,18 +292,34 @@ class Expansion:
         return expected
 
 
-def expand(what: Trace | ResidualGraph, query: str | Query = everything) -> Expansion:
+def expand(
+    what: Trace | ResidualGraph, query: str | Query = everything, *, at: str = "", start: str = ""
+) -> Expansion:
     """Return the path expansion of a run or of a residual graph.
 
     A trace is frozen first (`px.freeze(trace)`). Elhage et al. 2021, "Path Expansion". Nothing is listed yet.
+
+    Parameters
+    ----------
+    at: where paths end, instead of at the logits: "embed", "L5.mid", "L5.out", "final" (before the final norm),
+        "final_out" (behind it), or a head's query or key, "L3H2.Q". The sink carries that name.
+    start: where they begin, instead of at the embedding: what stands on the stream there is one source of that name.
+
+    Raises GraphError for a point that is not there, PathexpError for what is no run, or a graph that is to be cut.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
     >>> terms = px.expand(trace)
     >>> terms.count(), terms.verify().ok
     (81, True)
+    >>> inside = px.expand(trace, at="L0.out")
+    >>> inside.count(), str(next(inside.paths())), inside.verify().ok
+    (9, 'E L0.out', True)
     """
-    graph = freeze(what) if isinstance(what, Trace) else what
+    expect("expand", at=(at, TEXT), start=(start, TEXT))
+    if isinstance(what, ResidualGraph) and (at or start):
+        raise PathexpError("a graph is cut where a run is frozen: px.freeze(trace, at=..., start=...)")
+    graph = graph_to(what, at, start) if isinstance(what, Trace) else what
     if not isinstance(graph, ResidualGraph):
         raise PathexpError(
             f"expand() takes a trace or a residual graph, not {type(what).__name__}; "
@@ -325,7 +342,8 @@ def tree(
 ) -> Tree:
     """Return the paths of a run or of a residual graph as a tree of exact sums toward a target.
 
-    The same as `expand(what, query).tree(target, …)`: see `Expansion.tree`.
+    The same as `expand(what, query).tree(target, …)`: see `Expansion.tree`. The paths of a run end where the
+    target reads.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
@@ -333,7 +351,8 @@ def tree(
     >>> tree.nodes, tree.root.count
     (5, 81)
     """
-    terms = expand(what, query)
+    inner = isinstance(what, Trace) and isinstance(target, Target) and target.at not in (LOGITS, FINAL)
+    terms = expand(what, query, at=target.at if inner else "")
     return terms.tree(
         target, nodes=nodes, seconds=seconds, share=share, direction=direction, progress=reporter(progress)
     )

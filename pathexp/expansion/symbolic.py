@@ -32,6 +32,7 @@ from ..graph import (
     ResidualGraph,
     Source,
     Start,
+    Step,
     Values,
 )
 
@@ -79,9 +80,13 @@ def _part(part: Part, graph: ResidualGraph) -> sp.MatrixExpr:
     return sp.KroneckerProduct(_word(part.position, graph.positions), _word(part.feature, graph.d_model))
 
 
+_IDENTITY: Operator = (Step(),)
+"""What a path from a point of the stream straight to another one stands for."""
+
+
 def expression(operator: Operator, graph: ResidualGraph) -> sp.MatrixExpr:
     """Return an operator as a sympy expression acting on row-major (position, feature) vectors."""
-    parts = [_part(part, graph) for part in operator]
+    parts = [_part(part, graph) for part in operator or _IDENTITY]
     return parts[0] if len(parts) == 1 else sympy_module().MatMul(*parts)
 
 
@@ -273,7 +278,7 @@ def _latex_word(word: tuple[Factor, ...]) -> str:
 
 def latex(operator: Operator) -> str:
     """Return an operator in LaTeX."""
-    return r" \, ".join(_latex_part(part, operator) for part in operator)
+    return r" \, ".join(_latex_part(part, operator) for part in operator or _IDENTITY)
 
 
 def _latex_part(part: Part, operator: Operator) -> str:
@@ -287,12 +292,12 @@ def _latex_part(part: Part, operator: Operator) -> str:
 
 
 def _bracketed(text: str, operator: Operator) -> str:
-    return text if len(operator) == 1 else rf"\left[{text}\right]"
+    return text if len(operator) <= 1 else rf"\left[{text}\right]"
 
 
 def formula(operator: Operator) -> str:
     """Return an operator as one line of plain text."""
-    return " · ".join(_plain_part(part, operator) for part in operator)
+    return " · ".join(_plain_part(part, operator) for part in operator or _IDENTITY)
 
 
 def _plain_part(part: Part, operator: Operator) -> str:
@@ -303,7 +308,7 @@ def _plain_part(part: Part, operator: Operator) -> str:
     if isinstance(part, Gate):
         return f"diag({part.name})"
     step = f"{_plain(part.position)} ⊗ {_plain(part.feature)}"
-    return step if len(operator) == 1 else f"[{step}]"
+    return step if len(operator) <= 1 else f"[{step}]"
 
 
 def _plain(word: tuple[Factor, ...]) -> str:

@@ -6,7 +6,8 @@ import numpy as np
 
 from ..errors import TargetError
 from ..graph import Array, ResidualGraph, pull
-from ..model import Target, Trace
+from ..model import Target
+from ..model.points import FINAL, LOGITS, values_at
 
 
 def on_stream(target: Target, graph: ResidualGraph) -> Array:
@@ -17,12 +18,13 @@ def on_stream(target: Target, graph: ResidualGraph) -> Array:
             "trace.logit_difference(a, b), trace.direction(vector)"
         )
     n, d, d_out = graph.sizes
-    if graph.before_cap and target.space == "logits":
+    if graph.before_cap and target.at == LOGITS:
         raise TargetError(
             f"target {target.label!r} is of capped logits, but this graph was frozen with cap='before' and adds "
-            "up to the logits before the cap; freeze with cap='ratio', or take a direction in space 'residual'"
+            "up to the logits before the cap; freeze with cap='ratio', or take a direction at 'final'"
         )
-    width = d_out if target.space == "logits" else d
+    _check_point(target, graph)
+    width = d_out if reads_output(target, graph) else d
     if target.direction.shape != (width,) or not target.position < n:
         raise TargetError(
             f"target {target.label!r} has {target.direction.shape[0]} numbers at position {target.position}, "
@@ -32,14 +34,30 @@ def on_stream(target: Target, graph: ResidualGraph) -> Array:
     _check_run(target, graph)
     field = np.zeros((n, width))
     field[target.position] = target.direction
-    return pull(graph.sink.operator, field) if target.space == "logits" else field
+    return pull(graph.sink.operator, field) if reads_output(target, graph) else field
+
+
+def reads_output(target: Target, graph: ResidualGraph) -> bool:
+    """Return whether a target reads what the sink gives; else it reads the final stream before the sink."""
+    return target.at == graph.at
+
+
+def _check_point(target: Target, graph: ResidualGraph) -> None:
+    """Refuse a target at a point where the paths of a graph do not end."""
+    if reads_output(target, graph) or (target.at == FINAL and graph.at in (LOGITS, "final_out")):
+        return
+    end = "logits" if graph.at == LOGITS else graph.sink.label
+    wanted = "px.expand(trace)" if target.at == LOGITS else f"px.expand(trace, at={target.at!r})"
+    raise TargetError(
+        f"target {target.label!r} reads {target.at}, but these paths end at {end}: its paths are those of {wanted}"
+    )
 
 
 def _check_run(target: Target, graph: ResidualGraph) -> None:
     """A target carries its value on the run it was made on; refuse it on runs where it has another."""
     if not graph.runs:
         return
-    streams = [_read(run, target) for run in graph.runs]
+    streams = [values_at(run, target.at)[target.position] for run in graph.runs]
     found = [float(stream @ target.direction) for stream in streams]
     size = max(float(np.abs(stream) @ np.abs(target.direction)) for stream in streams)
     found += [found[0] - found[1]] if len(found) == 2 else []
@@ -50,9 +68,3 @@ def _check_run(target: Target, graph: ResidualGraph) -> None:
             f"target {target.label!r} has the value {target.value:.6g}, but {runs} {values}: "
             "it was made on another run; make it from this graph's own trace"
         )
-
-
-def _read(run: Trace, target: Target) -> Array:
-    """What a target reads of a run, at its position."""
-    stream = run.logits if target.space == "logits" else run.residuals["final_in"]
-    return np.asarray(stream[target.position])

@@ -16,7 +16,7 @@ from ..graph import Array, Operator, ResidualGraph, Source, Step, Walk, start_va
 from ..model import Target
 from . import symbolic
 from .path import Path, is_straight, operator_of, stream_operator_of
-from .targets import on_stream
+from .targets import on_stream, reads_output
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -122,11 +122,8 @@ class Term:
     def value(self, target: Target) -> float:
         """What the path adds to a target, in the target's units (logits for a logit target)."""
         if is_straight(self.path, self.graph):
-            return (
-                0.0
-                if target.space == "residual"
-                else float(self.logits()[target.position] @ target.direction)
-            )
+            read = reads_output(target, self.graph)
+            return float(self.logits()[target.position] @ target.direction) if read else 0.0
         return float(np.vdot(on_stream(target, self.graph), self.stream()))
 
     def with_graph(self, graph: ResidualGraph) -> Term:

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import SizeError
 from ..graph import Array, BlockKernel, Walk, pull, push, start_value
 from ..model import Target
-from .targets import on_stream
+from .targets import on_stream, reads_output
 
 LISTING_LIMIT = 2_000_000
 """How many paths are evaluated one by one before `values` and `top` refuse."""
@@ -84,7 +84,7 @@ def straight_values(walk: Walk, target: Target) -> Iterator[tuple[float, tuple[s
     for source, state in walk.starts():
         if walk.straight(source, state):
             direct = start_value(source.start, source.into[sink])
-            read = target.space == "logits"
+            read = reads_output(target, walk.graph)
             yield (
                 float(direct[target.position] @ target.direction) if read else 0.0,
                 (source.label, sink),

@@ -6,6 +6,7 @@ from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
 from .cache import WeakCache
 from .contrast import Contrast, Place, contrast, places
+from .ending import graph_to
 from .ends import CapMode
 from .files import check_graph_file, save_graph
 from .freeze import freeze
@@ -80,6 +81,7 @@ __all__ = [
     "empty_multigraph",
     "everything",
     "freeze",
+    "graph_to",
     "has_ports",
     "is_local",
     "lengths",

@@ -7,10 +7,12 @@ branch writes is part of its components; a norm on the stream itself (post-norm)
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypedDict
 
+from ..model.points import values_at
+from .cut import Laid, Point, begun, ended
 from .ends import CapMode, Ends
 from .factors import Factors, there
 from .nodes import Block, Component, One, Sink, Source, Values
@@ -27,11 +29,14 @@ class Freezing:
     MLPs; "source" freezes MLP outputs, so that paths start there. neurons: by layer, neurons that become
     components of their own (`L0N17`), the rest of the MLP staying one. cap: a soft-cap on the logits as frozen
     "ratio" (terms add up to the capped logits), or left out, "before" (they add up to the logits before it).
+    at, start: points of the stream at which paths end and begin, instead of the logits and the embedding.
     """
 
     mlp: MlpMode = "gate"
     neurons: Mapping[int, Sequence[int]] = field(default_factory=lambda: MappingProxyType({}))
     cap: CapMode = "ratio"
+    at: str = ""
+    start: str = ""
 
     @property
     def key(self) -> Hashable:
@@ -40,6 +45,8 @@ class Freezing:
             self.mlp,
             tuple(sorted((layer, tuple(which)) for layer, which in self.neurons.items())),
             self.cap,
+            self.at,
+            self.start,
         )
 
 
@@ -58,13 +65,14 @@ def pieces(factors: Factors, freezing: Freezing | None = None) -> Pieces:
     """Lay out sources, blocks and sink."""
     layout = _Layout(factors, freezing or Freezing())
     layout.lay()
+    laid = layout.cut()
     return Pieces(
         positions=factors.sizes["n"],
         d_model=factors.sizes["d_model"],
-        d_out=factors.sizes["d_out"],
-        sources=tuple(layout.sources),
-        blocks=tuple(layout.blocks),
-        sink=Sink("U", layout.ends.unembedding()),
+        d_out=factors.sizes["d_model" if layout.freezing.at else "d_out"],
+        sources=laid.sources,
+        blocks=laid.blocks,
+        sink=laid.sink,
     )
 
 
@@ -78,20 +86,45 @@ class _Layout:
         self.ends = Ends(factors, freezing.cap)
         self.sources: list[Source] = []
         self.blocks: list[Block] = []
+        self.points: dict[str, Point] = {}
+
+    def reach(self, point: str) -> None:
+        """Note that the stream is at a point now."""
+        self.points[point] = Point(len(self.blocks), len(self.sources))
+
+    def cut(self) -> Laid:
+        """What was laid, from where paths begin to where they end."""
+        at, start = self.freezing.at, self.freezing.start
+        laid = Laid(tuple(self.sources), tuple(self.blocks), Sink("U", self.ends.unembedding()))
+        if at == "final_out":
+            laid = replace(laid, sources=(*self.sources[: self.points["final_in"].sources], *self.ends.constants(at)),
+                           sink=Sink(at, self.ends.normed()))  # fmt: skip
+        elif at:
+            laid = ended(laid, self.points, at)
+        if not start:
+            return laid
+        run = self.make.trace
+        stream = None if run is None else values_at(run, start)
+        return begun(laid, self.points, start, stream, self.make.sizes["d_model"])
 
     def lay(self) -> None:
         self.sources.extend(self.ends.embeddings())
+        self.reach("embed")
         for layer in range(self.config.n_layers):
             if self.config.parallel:
                 self.add_block([*self.heads(layer), *self.mlp(layer)], ())
                 self.attention_constants(layer)
                 self.mlp_constants(layer)
+                self.reach(f"L{layer}.out")
             else:
                 self.add_block(list(self.heads(layer)), self.on_stream(layer, "attn"))
                 self.attention_constants(layer)
                 if self.config.d_mlp:
+                    self.reach(f"L{layer}.mid")
                     self.add_block(list(self.mlp(layer)), self.on_stream(layer, "mlp"))
                     self.mlp_constants(layer)
+                self.reach(f"L{layer}.out")
+        self.reach("final_in")
         self.sources.extend(self.ends.constants())
 
     @property

@@ -60,8 +60,16 @@ class Ends:
         reads = (self.make.norm("final"),) if self.config.final_norm else ()
         return chain(self.to_logits(), (Step((), (self.make.w_u(),)),), reads)
 
-    def constants(self) -> Iterator[Source]:
-        """The biases of transform, final norm and unembedding: all are read by U alone."""
+    def normed(self) -> Operator:
+        """From the final stream to what W_U reads: the transform and the final norm, where there are any."""
+        reads = (self.make.norm("final"),) if self.config.final_norm else ()
+        return chain(reads, self.make.transform() if self.config.transform else ())
+
+    def constants(self, sink: str = "U") -> Iterator[Source]:
+        """The biases of transform, final norm and unembedding: all are read by the sink alone."""
+        if sink != "U":
+            yield from self._constants_before_unembedding(sink)
+            return
         make, ones = self.make, self.make.ones
         if self.config.transform and make.has("b_transform"):
             bias = make.constant("b_transform", "d_model", "model", lambda w: w.b_transform)
@@ -75,6 +83,18 @@ class Ends:
             bias = make.constant("b_U", "d_out", make.outputs, lambda w: w.b_U)
             operator = chain(self.to_logits(), (Step((ones(),), (bias,)),))
             yield Source("b_U", "bias", One(), depth=None, into={"U": operator})
+
+    def _constants_before_unembedding(self, sink: str) -> Iterator[Source]:
+        """The biases of transform and final norm as they stand in what W_U reads."""
+        make, ones = self.make, self.make.ones
+        norm: Operator = (make.norm("final"),) if self.config.final_norm else ()
+        if self.config.transform and make.has("b_transform"):
+            bias = make.constant("b_transform", "d_model", "model", lambda w: w.b_transform)
+            operator = chain(norm, make.transform()[:1], (Step((ones(),), (bias,)),))
+            yield Source("b_transform", "bias", One(), depth=None, into={sink: operator})
+        if self.config.final_norm and make.has("b_final"):
+            bias = make.constant("b_final", "d_model", "model", lambda w: w.b_final)
+            yield Source("b_final", "norm bias", One(), depth=None, into={sink: (Step((ones(),), (bias,)),)})
 
 
 def cap_ratios(run: Trace) -> Array:

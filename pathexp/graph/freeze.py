@@ -8,9 +8,10 @@ from operator import index
 from types import MappingProxyType
 from weakref import ReferenceType, ref
 
-from ..arguments import check, one_of
+from ..arguments import TEXT, check, expect, one_of
 from ..errors import FreezeError
 from ..model import Config, Trace
+from ..model.points import LOGITS, canonical
 from ..model.trace import check_trace
 from .build import Freezing, MlpMode, pieces
 from .cache import WeakCache
@@ -31,6 +32,8 @@ def freeze(
     mlp: MlpMode = "gate",
     neurons: Mapping[int, Sequence[int]] = MappingProxyType({}),
     cap: CapMode = "ratio",
+    at: str = "",
+    start: str = "",
 ) -> ResidualGraph:
     """Return the residual graph of a run with all that is not linear held fixed.
 
@@ -45,16 +48,20 @@ def freeze(
     neurons: by layer, neurons that become components of their own, such as `L0N17`; the rest stays `L0M`.
     cap: where logits are soft-capped, "ratio" freezes what the cap leaves of each, and terms add up to the
         capped logits; "before" leaves the cap out, and terms add up to the logits before it.
+    at, start: points of the stream where paths end and begin, such as "L5.out", instead of the logits and the
+        embedding: see `expand`.
 
-    Raises FreezeError for an unknown mode or a neuron that is not there, PathexpError for what is no run.
+    Raises FreezeError for an unknown mode or a neuron that is not there, GraphError for a point that is
+    not there, PathexpError for what is no run.
 
     >>> import pathexp as px
     >>> graph = px.freeze(px.load("attn-2l").run("To be, or not to be"))
     >>> graph.frozen[0].startswith("attention patterns"), px.freeze(graph.trace) is graph
     (True, True)
     """
+    expect("freeze", at=(at, TEXT), start=(start, TEXT))
     check_trace(trace, "freeze")
-    freezing = Freezing(mlp, _whole(neurons), cap)
+    freezing = Freezing(mlp, _whole(neurons), cap, "" if at == LOGITS else at, start)
     _check(freezing, trace.config)
     known = ORIGINS.find(trace, freezing.key)
     return (known and known()) or GRAPHS.get(trace, freezing.key, lambda: _frozen(trace, freezing))
@@ -65,7 +72,11 @@ def _frozen(trace: Trace, freezing: Freezing) -> ResidualGraph:
     run = replace(trace)
     laid = pieces(Factors.of(run.config, run), freezing)
     graph = ResidualGraph(
-        **laid, frozen=tuple(ledger(run, freezing)), trace=run, before_cap=freezing.cap == "before"
+        **laid,
+        frozen=tuple(ledger(run, freezing)),
+        trace=run,
+        before_cap=freezing.cap == "before" and not freezing.at,
+        at=canonical(freezing.at) or LOGITS,
     )
     ORIGINS.get(run, freezing.key, lambda: ref(graph))
     return graph

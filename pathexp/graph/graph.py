@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import GraphError, SizeError
 from ..model import Config, Trace
+from ..model.points import LOGITS, values_at
 from .alphabet import Alphabet, alphabet
 from .build import pieces
 from .edit import (
@@ -55,6 +56,7 @@ class ResidualGraph:
     changed: what was done by hand since the graph was frozen from a run; empty for an untouched graph.
     trace: the run it was frozen from, if it was.
     before_cap: whether the sink gives the logits before a soft-cap.
+    at: the point of the run that the sink gives: "logits", "L5.out", "L3H2.Q", as in `Trace.direction`.
 
     Raises
     ------
@@ -71,6 +73,7 @@ class ResidualGraph:
     changed: tuple[str, ...] = ()
     trace: Trace | None = None
     before_cap: bool = False
+    at: str = LOGITS
 
     def __repr__(self) -> str:
         components = sum(1 for _ in self.components())
@@ -215,10 +218,10 @@ class ResidualGraph:
 
     @property
     def expected(self) -> Array | None:
-        """The logits that all paths add up to, computed without them; None for a graph without a run."""
+        """What all paths add up to at the sink, computed without them; None for a graph without a run."""
         if self.trace is None:
             return None
-        return self.trace.logits_before_cap if self.before_cap else self.trace.logits
+        return self.trace.logits_before_cap if self.before_cap else values_at(self.trace, self.at)
 
     @property
     def runs(self) -> tuple[Trace, ...]:

@@ -4,8 +4,8 @@ union         =  intersection ("|" intersection)*
 intersection  =  sequence ("&" sequence)*
 sequence      =  item+
 item          =  atom ["*" | "+" | "?"]  |  "~" "(" union ")"
-atom          =  label ["." port]  |  "."  |  "(" union ")"  |  "(" ")"
-port          =  "V" | "K" | "Q" | "value" | "gate", with no blank before or after the dot
+atom          =  label ["." suffix]  |  "."  |  "(" union ")"  |  "(" ")"
+suffix        =  "V" | "K" | "Q" | "value" | "gate" | "mid" | "out", with no blank before or after the dot
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import NamedTuple, NoReturn, cast
 from ..errors import QueryError
 from .language import (
     MAX_DEPTH,
-    PORTS,
     SIGNS,
+    SUFFIXES,
     Atom,
     Empty,
     Query,
@@ -66,7 +66,7 @@ class Token(NamedTuple):
     place: int
 
 
-_TOKEN = re.compile(rf"[A-Za-z_][A-Za-z0-9_]*(?:\.(?:{'|'.join(PORTS)})(?![A-Za-z0-9_]))?|[.|&~*+?()]")
+_TOKEN = re.compile(rf"[A-Za-z_][A-Za-z0-9_]*(?:\.(?:{'|'.join(SUFFIXES)})(?![A-Za-z0-9_]))?|[.|&~*+?()]")
 _OPERAND = "a label, '.', '~(' or '('"
 _ADVICE = {
     "{": "Counted repetition is not part of the language: write the part as often as you want it.",

@@ -26,19 +26,21 @@ from .operators import IDENTITY, Array, Dim, Factor, Operator, Step, chain
 Side = Literal["Q", "K"]
 
 
-def reading_graph(trace: Trace, label: str, side: Side, graph: ResidualGraph | None = None) -> ResidualGraph:
+def reading_graph(
+    trace: Trace, label: str, side: Side, graph: ResidualGraph | None = None, sink: str = ""
+) -> ResidualGraph:
     """Return the graph of everything that a head's queries ("Q") or keys ("K") read.
 
     Its sink is `Q` or `K` and yields the head's query or key vectors, (position, d_head), before any rotation
     and after their own norm, if they have one (held fixed like every norm).
     Its sources are those that enter before the head, and what that side alone reads: its bias, and positions
-    that are added to queries and keys only. `graph` is the run's own by default.
+    that are added to queries and keys only. `graph` is the run's own by default, `sink` another name of the sink.
 
     Raises GraphError if the graph has no such head.
     """
     whole = freeze(trace) if graph is None else graph
     component = head_component(whole, label)
-    draft = _Reader(trace, component, side)
+    draft = _Reader(trace, component, side, sink or side)
     b = whole.places[label]
     known = {c.label for block in whole.blocks[:b] for c in block.components}
     sources = [kept for source in whole.sources if (kept := _kept(source, b, known))]
@@ -49,7 +51,7 @@ def reading_graph(trace: Trace, label: str, side: Side, graph: ResidualGraph | N
         d_out=trace.config.d_head,
         sources=tuple(sources),
         blocks=whole.blocks[:b],
-        sink=Sink(side, draft.operator()),
+        sink=Sink(draft.sink, draft.operator()),
         frozen=whole.frozen,
         changed=whole.changed,
     )
@@ -120,6 +122,7 @@ class _Reader:
     trace: Trace
     component: Component
     side: Side
+    sink: str
 
     @property
     def label(self) -> str:
@@ -185,7 +188,7 @@ class _Reader:
             yield Source(name, "bias", One(), depth=None, into=self._into(chain(self.norm(), constant)))
 
     def _into(self, operator: Operator) -> Mapping[str, Operator]:
-        return MappingProxyType({self.side: operator})
+        return MappingProxyType({self.sink: operator})
 
     @property
     def _place(self) -> tuple[int, int]:

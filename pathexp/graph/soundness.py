@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Set
 
 from ..errors import GraphError
-from .language import PORTS
+from .language import SUFFIXES
 from .nodes import Source
 from .operators import Dim
 
-_LABEL = re.compile(rf"[A-Za-z_][A-Za-z0-9_]*(?:\.(?:{'|'.join(PORTS)}))?")
+_LABEL = re.compile(rf"[A-Za-z_][A-Za-z0-9_]*(?:\.(?:{'|'.join(SUFFIXES)}))?")
 _CLASS = re.compile(r"S|H|M|L\d+")
 
 

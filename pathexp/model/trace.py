@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ..arguments import check, instance, one_of, whole
 from ..errors import TargetError, TokenError
 from .config import Config
+from .points import canonical, values_at
 from .softmax import log_softmax
 from .target import Space, Target
 
@@ -156,15 +157,31 @@ class Trace:
         label = f"logit of {self._name(first)} minus {self._name(second)}"
         return self._of_logits(self._one_hot(first) - self._one_hot(second), place, label)
 
-    def direction(self, vector: npt.ArrayLike, position: int = -1, space: Space = "logits") -> Target:
-        """Any direction: (V) numbers in space "logits", or (d) in space "residual", the final stream.
+    def direction(
+        self, vector: npt.ArrayLike, position: int = -1, space: Space = "logits", *, at: str = ""
+    ) -> Target:
+        """Any direction at any point: (O) numbers of logits unless ``at`` names another point.
 
-        The final stream is the one before the final norm.
+        ``at``: "logits"; a point of the residuals, such as "L5.out" or "L3.mid"; "final", the final stream before
+        its norm (also by space="residual"); "L3H2.Q" or "L3H2.K" for what a head's query or key is, (h), before it is
+        turned by rotary positions. Paths to a point are those of `expand(trace, at=...)`.
 
-        Raises TargetError for another space, length or position, or a number that is not finite.
+        Raises TargetError for another point, space, length or position, or a number that is not finite.
+
+        >>> import pathexp as px
+        >>> trace = px.random_model(layers=2, heads=3, d_model=24, seed=0).run([3, 1, 2])
+        >>> target = trace.direction(np.arange(24.0), at="L0.out", position=1)
+        >>> bool(target.value == trace.residuals["L0.out"][1] @ np.arange(24.0))
+        True
         """
         place = self._position(position)
         check("space", space, one_of("logits", "residual"), TargetError)
+        if at and at != "logits":
+            stood = values_at(self, at)
+            read = _vector(vector, stood.shape[-1], "the width", at)
+            return Target(
+                place, read, "residual", f"direction at {at}", float(stood[place] @ read), canonical(at)
+            )
         if space == "logits":
             return self._of_logits(_vector(vector, self.config.d_out, "d_out", space), place, "direction")
         read = _vector(vector, self.config.d_model, "d_model", space)

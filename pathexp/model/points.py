@@ -1,0 +1,75 @@
+"""What stood at a point of a run, by name: logits, a recorded stream, a head's queries or keys.
+
+A head's queries and keys are those before they are turned by rotary positions, and after their norm, if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import TargetError
+from .attention import normed, project
+from .weights import at as layer_of
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+Array = npt.NDArray[np.float64]
+
+LOGITS, FINAL = "logits", "final_in"
+NOT_LINEAR = ("log_probs", "log_probability", "loss", "probabilities", "probability", "probs")
+_SIDE = re.compile(r"L(\d+)H(\d+)\.([QK])")
+
+
+def canonical(name: str) -> str:
+    """Return the name under which a point is recorded: "final" is "final_in"."""
+    return FINAL if name == "final" else name
+
+
+def values_at(trace: Trace, name: str) -> Array:
+    """Return what stood at a point of a run, (n, width).
+
+    Raises TargetError if there is no such point.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2, heads=2, d_head=4).run([1, 2, 3])
+    >>> values_at(trace, "L1H0.Q").shape, values_at(trace, "L0.out") is trace.residuals["L0.out"]
+    ((3, 4), True)
+    """
+    if name == LOGITS:
+        return trace.logits
+    known = canonical(name) if isinstance(name, str) else ""
+    if known in trace.residuals:
+        return trace.residuals[known]
+    side = _SIDE.fullmatch(known)
+    if side and int(side[1]) < trace.config.n_layers and int(side[2]) < trace.config.n_heads:
+        return _read_by_head(trace, int(side[1]), int(side[2]), side[3])
+    if known in NOT_LINEAR:
+        raise TargetError(
+            f"{known} of one run is no sum over paths: the softmax divides by a sum over all outputs, so it is no linear "
+            "function of the logits. Take logits or their differences; between two runs a difference of "
+            "(log-)probabilities is such a sum, in a contrast of the runs"
+        )
+    near = get_close_matches(known, trace.residuals, 1)
+    raise TargetError(
+        f"no point {name!r:.40} in this run.{f' Did you mean {near[0]}?' if near else ''} Points: logits, "
+        f"{', '.join(trace.residuals)}, and L0H0.Q and L0H0.K for what a head's queries and keys are."
+    )
+
+
+def _read_by_head(trace: Trace, layer: int, head: int, side: str) -> Array:
+    config, w = trace.config, trace.model.weights
+    read = trace.residuals[f"L{layer}.attn_in"]
+    if config.positions == "qk":
+        assert w.W_pos is not None, "weights fit their configuration"
+        read = read + w.W_pos[:, : len(read)].T
+    maps, bias, gain = (
+        getattr(w, f"{name}_{s}") for name, s in (("W", side), ("b", side), ("g", side.lower()))
+    )
+    heads, _ = normed(project(read, maps[layer], layer_of(bias, layer)), layer_of(gain, layer), config)
+    return np.asarray(heads[head if side == "Q" else config.kv_head(head)])
