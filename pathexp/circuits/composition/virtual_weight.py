@@ -7,6 +7,7 @@ import sys
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
 from ...algebra import (
@@ -24,7 +25,7 @@ from ...algebra import (
 )
 from ...algebra.top import Largest
 from ...answer import Answer, Column, Facts, Formula, Part, Table, columns
-from ...arguments import expect, instance
+from ...arguments import AMOUNT, Kind, expect, instance
 from ...errors import PathError, PathexpError
 from ...expansion.header import model_facts
 from ...graph import Array, ResidualGraph
@@ -226,6 +227,7 @@ def largest_entries(
     (' tribe', 'from E to U, through L0H0')
     """
     check_model(model, "virtual_weight")
+    expect("virtual_weight", k=(k, AMOUNT), table=(table, _FILE.or_none))
     weight = virtual_weight(model, writer, reader, through=through, norms=norms)
     if table is not None:
         save_dense(weight, table, progress=_progress("written"))
@@ -233,6 +235,12 @@ def largest_entries(
     words = through if isinstance(through, str) else " ".join(through)
     route = f"from {writer} to {reader}, {words if words in ('direct', 'all') else f'through {words}'}"
     return VirtualWeight(model, weight, route, norm(weight), singular_values(weight), entries)
+
+
+_FILE = Kind(
+    "a file in a folder that exists",
+    lambda value: isinstance(value, str | Path) and Path(value).resolve().parent.is_dir(),
+)
 
 
 def _progress(done_to: str) -> Progress | None:
