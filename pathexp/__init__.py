@@ -12,7 +12,6 @@ from .answer import Answer
 from .circuits import (
     Tally,
     along,
-    bigrams,
     copying,
     explain_induction,
     head,
@@ -20,10 +19,7 @@ from .circuits import (
     induction_heads,
     intervene,
     rerun,
-    skip_trigrams,
     through,
-    virtual_heads,
-    virtual_share,
 )
 from .circuits.attribution.attribution import attribution
 from .circuits.attribution.decompose import decompose
@@ -35,6 +31,9 @@ from .circuits.composition.virtual_weight import virtual_weight
 from .circuits.corpus.corpus import Corpus
 from .circuits.corpus.limits import Limits
 from .circuits.corpus.order_importance import order_importance
+from .circuits.small.bigrams import bigrams
+from .circuits.small.skip_trigrams import skip_trigrams
+from .circuits.small.virtual_heads import virtual_heads
 from .circuits.subspaces.bottlenecks import bottlenecks
 from .circuits.subspaces.equivariance import equivariance
 from .circuits.subspaces.interference import interference
@@ -129,6 +128,5 @@ __all__ = [
     "tree",
     "verify",
     "virtual_heads",
-    "virtual_share",
     "virtual_weight",
 ]

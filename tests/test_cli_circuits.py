@@ -195,29 +195,6 @@ def test_induction_where_there_is_none(capsys, saved):
     assert "by the weights  none" in capsys.readouterr().out
 
 
-def test_bigrams(capsys, saved, corpus):
-    data = data_of(capsys, "bigrams", corpus, "--model", saved(layers=0), "--at-least", "1", "--top", "3")
-    assert data["bigrams"] == 23 * 8 - 1 and len(data["top"]) == 3 and data["kl"] > 0
-    assert "cannot read" in refusal(capsys, "bigrams", corpus + ".gone", "--model", saved(layers=0))
-
-
-def test_skip_trigrams(capsys, saved):
-    path = saved(layers=1)
-    data = data_of(
-        capsys, "skip-trigrams", path, "--top", "5", "--bugs", "1", "--contexts", "4", "--source", "c"
-    )
-    assert len(data["largest"]) == 5 and {row["source"] for row in data["largest"]} == {2}
-    assert len(data["bugs"][0]["measured"]) == 4
-    assert "what one layer makes" in refusal(capsys, "skip-trigrams", saved(layers=2))
-
-
-def test_virtual_heads(capsys, saved, corpus):
-    data = data_of(capsys, "virtual-heads", saved(), "--corpus", corpus, "--windows", "2", "--top", "2")
-    assert data["count"] == 4 and len(data["top"]) == 2
-    assert data["loss"]["worth"] == pytest.approx(data["loss"]["without"] - data["loss"]["whole"])
-    assert data_of(capsys, "virtual-heads", saved())["loss"] is None
-
-
 def test_derive_score(capsys):
     data = data_of(capsys, "derive-score", "--layers", "2", "--heads", "3", "--head", "L1H2")
     assert data["count"] == data["kept"] == 16 and not data["truncated"]
@@ -232,22 +209,11 @@ def test_pictures_are_valid_svg(capsys, saved, corpus, tmp_path):
         ["score", two, "abcabc", "--head", "L1H0"],
         ["heads", two],
         ["induction", two],
-        ["virtual-heads", two],
-        ["bigrams", corpus, "--model", two, "--at-least", "1"],
     ]
     for command in commands:
         assert main([*command, "--svg", picture]) == 0, capsys.readouterr().err
         assert len(list(ElementTree.parse(picture).getroot())) > 4, command
-    assert main(["skip-trigrams", saved(layers=1), "--contexts", "2", "--svg", picture]) == 0
-    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     capsys.readouterr()
     assert "cannot write the picture" in refusal(
         capsys, "heads", two, "--svg", str(tmp_path / "no" / "where.svg")
     )
-
-
-@pytest.mark.parametrize("command", ["virtual-heads"])
-def test_fewer_than_none_is_no_amount(command, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main([command, "--top", "-1"])
-    assert stopped.value.code == 2 and "a whole number from 0 up" in capsys.readouterr().err

@@ -88,4 +88,4 @@ def test_time_is_a_number_above_zero(capsys, corpus, wrong):
 def test_nothing_is_printed_as_nan(capsys):
     assert main(["skip-trigrams", "--bugs", "1", "--seconds", "1e-9"]) == 0
     printed = capsys.readouterr().out
-    assert "± unknown" in printed and "nan" not in printed
+    assert "–" in printed and "nan" not in printed

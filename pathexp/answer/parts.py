@@ -283,7 +283,7 @@ class Formula:
     latex: str
 
 
-FigureKind = Literal["bars", "heatmap", "lines", "flow", "flame", "spectra", "arcs", "attention"]
+FigureKind = Literal["bars", "scatter", "heatmap", "lines", "flow", "flame", "spectra", "arcs", "attention"]
 
 
 @dataclass(frozen=True)
@@ -294,6 +294,7 @@ class Figure:
         "bars": `rows` (labels), `values` (rows, series), `series` (names), optional `errors`.
         "heatmap": `rows`, `columns`, `values`. "attention": the same, labels are tokens.
         "lines": `x`, `series` (name -> values), optional `errors` (name -> values), `x_title`.
+        "scatter": `x`, `y`, `labels`, optional `sizes`, `x_title`, `y_title`.
         "flow": `nodes` (label, column, value), `edges` (source, target, flow). "arcs": `tokens`, `edges`.
         "flame": `nodes` (id, parent, label, query, value, count, depth).
         "spectra": `series` (name -> complex eigenvalues as pairs).

@@ -14,7 +14,6 @@ from typing import Protocol
 from ..errors import PathexpError
 from ..version import VERSION
 from . import (
-    bigrams,
     derive_score,
     head,
     heads,
@@ -22,9 +21,7 @@ from . import (
     intervene,
     rebase,
     score,
-    skip_trigrams,
     swap,
-    virtual_heads,
 )
 from .arguments import OK, REFUSED
 from .command import GROUPS
@@ -55,9 +52,6 @@ COMMANDS: Mapping[str, Command] = {
     "swap": swap,
     "rebase": rebase,
     "induction": induction,
-    "bigrams": bigrams,
-    "skip-trigrams": skip_trigrams,
-    "virtual-heads": virtual_heads,
     "intervene": intervene,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..circuits.corpus.order_importance import order_importance
+from ..circuits.small.bigrams import bigrams
 from .command import REQUIRED_CORPUS, Command, Option, whole
 
 COMMANDS = (
@@ -14,6 +15,16 @@ COMMANDS = (
         options=(
             REQUIRED_CORPUS,
             Option("max_order", "weigh single terms up to this order (default: 1)", whole(-1), metavar="K"),
+        ),
+    ),
+    Command(
+        "bigrams", bigrams, "a corpus", "compare a model's direct path with the bigrams of a corpus",
+        "pathexp bigrams attn-0l --corpus book.txt --min-count 10",
+        model="attn-0l", states=True,
+        options=(
+            REQUIRED_CORPUS,
+            Option("min_count", "compare bigrams that occur so often (default: 5)", whole(1), metavar="N"),
+            Option("chunks", "read only so many chunks of 65,536 characters", whole(1), metavar="N"),
         ),
     ),
 )  # fmt: skip

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from ..circuits.composition.composition import composition
 from ..circuits.composition.virtual_weight import largest_entries
+from ..circuits.small.skip_trigrams import skip_trigrams
+from ..circuits.small.virtual_heads import virtual_heads
 from ..circuits.subspaces.bottlenecks import bottlenecks
 from ..circuits.subspaces.interference import interference
 from ..circuits.subspaces.memory_management import memory_management
 from ..circuits.subspaces.overlap import overlap
 from ..circuits.subspaces.privileged_basis import privileged_basis
 from ..circuits.subspaces.rotate_basis import rotate_basis
-from .command import CORPUS, NORMS, SEED, Command, Option, integer
+from .command import CORPUS, NORMS, SEED, Command, Option, integer, token, whole
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -36,6 +38,25 @@ COMMANDS: tuple[Command, ...] = (
             Option("table", "write the whole table to this .npy file, in blocks", metavar="FILE"),
         ),
         top="k",
+    ),
+    Command(
+        "skip-trigrams", skip_trigrams, "one model",
+        "read skip-trigrams off a one-layer model, and show the bugs they force",
+        "pathexp skip-trigrams attn-1l --head L0H3",
+        model="attn-1l", top="k", states=True,
+        options=(
+            Option("head", "only one head, such as L0H3"),
+            Option("source", "only one source: a token, or an id as #17", token, metavar="TOKEN"),
+            Option("bugs", "how many bugs to measure (default: 3)", whole(0), metavar="K"),
+            Option("contexts", "random contexts in which each is measured (default: 64)", whole(2), metavar="N"),
+        ),
+    ),
+    Command(
+        "virtual-heads", virtual_heads, "one model",
+        "list virtual heads, and with a corpus how much they reduce its loss",
+        "pathexp virtual-heads attn-2l --corpus book.txt --windows 20",
+        top="k", states=True, windows=20,
+        options=(CORPUS, Option("order", "heads in a row (default: 2)", whole(2), metavar="K")),
     ),
     Command(
         "overlap", overlap, "one model",

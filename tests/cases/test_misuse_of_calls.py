@@ -37,20 +37,17 @@ def calls():
     plain = px.random_model(layers=2, heads=2, norm="layernorm", seed=1, n_ctx=12)
     trace, other = model.run([1, 2, 3]), model.run([3, 2, 1])
     target, terms, graph = trace.logit(2), px.expand(trace), px.freeze(trace)
-    bug, head, vw = (
-        circuits.bugs(one, 1)[0],
+    head, vw = (
         px.head(model, "L1H0"),
         px.virtual_weight(model, "L0H0", "L1H0.Q"),
     )
     term = terms["E L0H0 U"]
     short = {"model": model, "length": 4}
     return {
-        "all_raised": {"model": one, "trigrams": bug.all, "contexts": 3, "length": 9, "gap": 2, "seed": 1},
         "along": {"writer": "L0H0", "reader": "L1H0"},
         "attribution": {"trace": trace, "target": target, "by": "head", "k": 3},
-        "bigrams": {"model": model, "corpus": TEXTS, "at_least": 1, "limit": 2, "seconds": 9.0},
+        "bigrams": {"model": model, "corpus": TEXTS, "min_count": 1, "chunks": 2},
         "bottlenecks": {"model": model, "corpus": TEXTS, "limits": Limits()},
-        "bugs": {"model": one, "k": 2},
         "compare": {"found": trace.logits, "expected": trace.logits, "tolerance": 1.0, "method": "x"},
         "compose": (vw, vw.T),
         "composition": {"model": model, "path": ["L0H0", "L1H0"], "norms": "raw", "distance": 0},
@@ -63,9 +60,7 @@ def calls():
         "expand_score": {"trace": trace, "head": "L1H0", "query": 2, "key": 1, "graph": graph},
         "explain_induction": {**short, "head": "L1H0", "before": "L0H0", "queries": 1, "runs": 1, "seed": 1},
         "flow": {"what": trace, "target": target, "query": "E .* U", "per_position": False, "share": 0.5},
-        "forced_bug": {"model": one, "head": "L0H0", "source": 1, "first": (2, 3), "second": (4, 5)},
         "freeze": {"trace": trace, "mlp": "gate", "neurons": {}, "cap": "ratio"},
-        "happens": {"model": one, "bug": bug},
         "head": {"model": model, "label": "L1H0"},
         "head_kinds": {**short, "texts": TEXTS, "runs": 2, "prefix": [1], "seed": 1, "seconds": 9.0},
         "induction_heads": {**short, "runs": 2, "prefix": [1], "seed": 1},
@@ -84,7 +79,6 @@ def calls():
         "qk_spectrum": {"head": head, "distance": None},
         "position_flow": {"trace": trace, "target": target},
         "query": {"text": "E U"},
-        "raised": {"model": one, "trigram": bug.asked[0], "contexts": 3, "length": 9, "gap": 2, "seed": 1},
         "random_model": {"layers": 1, "heads": 2, "d_model": 8, "d_head": 2, "norm": None, "seed": 1, "biases": True},
         "rebase_ov": {"model": model, "label": "L0H0", "basis": np.eye(5)},
         "rebase_qk": {"model": plain, "label": "L0H0", "basis": np.eye(5)},
@@ -92,7 +86,7 @@ def calls():
         "rerun": {"trace": trace, "edits": {"embed": lambda x: x}},
         "rotate_basis": {"model": model, "k": 3, "seed": 1},
         "row_maximum_on_diagonal": {"map": vw @ vw.T, "block": 100},
-        "skip_trigrams": {"model": one, "k": 2, "head": "L0H0", "source": 1},
+        "skip_trigrams": {"model": one, "k": 2, "head": "L0H0", "source": 1, "bugs": 1, "contexts": 2},
         "spectrum": {"map": vw @ vw.T},
         "swap_ov": {"model": model, "a": "L0H0", "b": "L1H0"},
         "swap_qk": {"model": model, "a": "L0H0", "b": "L1H0"},
@@ -100,8 +94,7 @@ def calls():
         "through": {"label": "L0H0"},
         "ungrouped": {"model": model},
         "verify": {"terms": list(terms), "graph": graph, "reference": trace.logits},
-        "virtual_heads": {"model": model, "order": 2},
-        "virtual_share": {"model": model, "corpus": TEXTS, "length": 6, "limit": 2},
+        "virtual_heads": {"model": model, "corpus": TEXTS, "order": 2, "k": 1},
         "virtual_weight": {"what": trace, "writer": "L0H0", "reader": "L1H0", "through": "direct", "norms": "folded"},
     }  # fmt: skip
 

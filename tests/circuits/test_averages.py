@@ -10,8 +10,6 @@ import pytest
 import pathexp as px
 from pathexp.circuits import (
     explain_induction,
-    raised,
-    virtual_share,
 )
 from pathexp.circuits.corpus.corpus import Corpus
 from pathexp.circuits.corpus.limits import Limits
@@ -30,14 +28,12 @@ def texts(amount):
     return itertools.islice(endless(), amount)
 
 
-def trigram():
-    return px.skip_trigrams(px.load("attn-1l"), 1)[0]
-
-
 AVERAGES = {
-    "bigrams": lambda n, corpus, **how: px.bigrams(px.load("attn-0l"), corpus, 1, limit=n, **how),
-    "virtual_share": lambda n, corpus, **how: virtual_share(
-        px.load("attn-2l"), corpus, length=8, limit=n, **how
+    "bigrams": lambda n, corpus, **how: px.bigrams(
+        px.load("attn-0l"), corpus, min_count=1, chunks=n, limits=Limits(**how)
+    ),
+    "virtual_heads": lambda n, corpus, **how: px.virtual_heads(
+        px.load("attn-2l"), px.Corpus(corpus, 8, n), k=1, limits=Limits(**how)
     ),
     "order_importance": lambda n, corpus, **how: px.order_importance(
         px.load("attn-1l"), px.Corpus(corpus, 8, n), max_order=0, limits=Limits(**how)
@@ -52,7 +48,9 @@ AVERAGES = {
     "explain_induction": lambda n, _, **how: explain_induction(
         px.load("attn-2l"), "L1H0", "L0H2", runs=n, length=6, queries=2, **how
     ),
-    "raised": lambda n, _, **how: raised(px.load("attn-1l"), trigram(), contexts=n, **how),
+    "skip_trigrams": lambda n, _, **how: px.skip_trigrams(
+        px.load("attn-1l"), k=1, bugs=1, contexts=n, limits=Limits(**how)
+    ),
 }
 
 STREAMS = {
@@ -121,7 +119,7 @@ def test_memory_is_flat(name):
     assert peak(30) < 1.25 * few + 50_000
 
 
-@pytest.mark.parametrize("name", ["bigrams", "virtual_share", "order_importance", "head_kinds of a text"])
+@pytest.mark.parametrize("name", ["bigrams", "virtual_heads", "order_importance", "head_kinds of a text"])
 def test_no_text_is_refused_and_so_is_what_is_none(name):
     ask = AVERAGES[name]
     for corpus in ([], iter(()), [""], ["T"]):
@@ -133,7 +131,7 @@ def test_no_text_is_refused_and_so_is_what_is_none(name):
 
 
 COMMANDS = {
-    "bigrams": (["bigrams", "FILE", "--at-least", "1"], "--texts"),
+    "bigrams": (["bigrams", "--corpus", "FILE", "--min-count", "1"], "--chunks"),
     "virtual-heads": (["virtual-heads", "attn-2l", "--corpus", "FILE", "--length", "8"], "--windows"),
     "order-importance": (["order-importance", "attn-1l", "--corpus", "FILE", "--length", "8"], "--windows"),
     "heads": (["heads", "attn-2l", "--length", "9"], "--runs"),

@@ -7,9 +7,10 @@ import pytest
 
 from pathexp import composition, virtual_weight
 from pathexp.algebra import column, diagonal, entry, row
-from pathexp.circuits import copying, virtual_heads
+from pathexp.circuits import copying
 from pathexp.circuits.composition.composition_path import path_composition
-from pathexp.circuits.evened import evened
+from pathexp.circuits.composition.rescaled import rescaled
+from pathexp.circuits.small.virtual_heads import virtual_heads
 from pathexp.errors import SizeError
 from tests.zoo import FAMILIES, ZOO
 
@@ -83,7 +84,7 @@ def test_virtual_heads_do_not_depend_on_the_size_of_weights(model, names, factor
 def test_ordinary_weights_are_left_alone():
     for make in (*ZOO.values(), *FAMILIES.values()):
         model = make()
-        assert evened(model) is model
+        assert rescaled(model) is model
 
 
 def test_one_extreme_head_beside_ordinary_ones():

@@ -16,12 +16,12 @@ from ...errors import PathError
 from ...expansion.header import counted, model_facts
 from ...model import Model
 from ...model.model import check_model
-from ..evened import evened
 from ..ports import Norms, Ports
 from .composition_path import PathComposition, path_composition
 from .gram import Array, Flags, meet
 from .head_sides import HeadSides
 from .partners import Partners, partners
+from .rescaled import rescaled
 
 Port: TypeAlias = Literal["q", "k", "v"]
 _PORTS = one_of("q", "k", "v")
@@ -58,7 +58,7 @@ class Composition(Answer):
 
         Computed when first asked for, once O(d_vocab · d_model²) and otherwise as the scores of heads.
         """
-        return partners(Ports(evened(self.model), self.norms), self.distance)
+        return partners(Ports(rescaled(self.model), self.norms), self.distance)
 
     @property
     def undefined(self) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def composition(
     check_model(model, "composition")
     expect("composition", norms=(norms, one_of("folded", "raw")))
     along = None if path is None else path_composition(model, path, norms=norms)
-    c, score, z = model.config, *_heads(HeadSides(Ports(evened(model), norms), distance))
+    c, score, z = model.config, *_heads(HeadSides(Ports(rescaled(model), norms), distance))
     above: Mapping[Port, Array] = MappingProxyType({"q": z[0], "k": z[1], "v": z[2]})
     return Composition(
         model, score[0], score[1], score[2], above, c.d_model**-0.5, norms, distance, along

@@ -12,8 +12,8 @@ from ...arguments import TEXT, Kind, expect, one_of, sequence_of
 from ...errors import PathError
 from ...model import Model
 from ...model.model import check_model
-from ..evened import evened
 from ..ports import Norms, Ports
+from .rescaled import rescaled
 from .virtual_weight import check_route
 
 LABELS = Kind(
@@ -71,7 +71,7 @@ def path_composition(model: Model, path: Sequence[str], *, norms: Norms = "folde
     stops = tuple(path.split() if isinstance(path, str) else path)
     if len(stops) < 2:
         raise PathError(f"a composition needs a writer and a reader, found {' '.join(stops) or 'nothing'}")
-    ports = Ports(evened(model), norms)
+    ports = Ports(rescaled(model), norms)
     maps = [ports.writer(stops[0]), *map(ports.through, stops[1:-1]), _whole_reader(ports, stops[-1])]
     check_route([ports.place(label) for label in stops])
     norms_apart = [norm(map) for map in maps]

@@ -60,7 +60,7 @@ def accumulate(
 
 
 def _checked(windows: Iterable[Tokens]) -> Iterator[Tokens]:
-    ids = sequence_of(whole(0), "windows, lists of token ids,")
+    ids = sequence_of(whole(0), "windows, lists of token ids")
     for window in windows:
         expect("accumulate", windows=(window, ids))
         yield window

@@ -63,7 +63,7 @@ class Corpus:
             expect("Corpus", windows=(self.windows, whole(1).or_none))
             return
         expect(
-            "Corpus", windows=(self.windows, sequence_of(whole(0), "a number of windows, or their numbers,"))
+            "Corpus", windows=(self.windows, sequence_of(whole(0), "a number of windows, or their numbers"))
         )
         object.__setattr__(self, "windows", tuple(sorted(int(number) for number in set(self.windows))))
 

@@ -37,7 +37,7 @@ class Limits:
             "Limits",
             seconds=(self.seconds, SECONDS.or_none),
             progress=(self.progress, TRUTH),
-            start=(self.start, instance(Tally, "a Tally, as Tally.load(file) gives,").or_none),
+            start=(self.start, instance(Tally, "a Tally, as Tally.load(file) gives").or_none),
         )
 
 

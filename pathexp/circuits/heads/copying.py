@@ -19,7 +19,7 @@ from ...arguments import expect, instance, whole
 from ...graph import Array
 from ...model import Model
 from ...model.model import check_model
-from ..evened import evened, scales
+from ..composition.rescaled import rescaled, scales
 from .head import Head, head
 from .token_grams import keys_read, queries_read, token_grams, values_read, written
 
@@ -131,7 +131,7 @@ def ov_spectrum(head: Head) -> Spectrum:
     1.0
     """
     expect("ov_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it")))
-    head, exponent = _evened(head, _ON_THE_WAY_OV)
+    head, exponent = _rescaled(head, _ON_THE_WAY_OV)
     grams, read, write = token_grams(head.model), values_read(head), written(head)
     scale = grams.in_size * grams.out_size * float(np.linalg.norm(read) * np.linalg.norm(write))
     found = turned_spectrum(read @ grams.copying @ write, scale, head.model.config.d_vocab)
@@ -142,9 +142,9 @@ _ON_THE_WAY_OV = ("W_E", "g_embed", "g_attn", "W_V", "W_O", "g_attn_post", "g_fi
 _ON_THE_WAY_QK = ("W_E", "g_embed", "g_attn", "W_Q", "W_K", "g_attn", "g_embed", "W_E")
 
 
-def _evened(head: Head, names: tuple[str, ...]) -> tuple[Head, int]:
+def _rescaled(head: Head, names: tuple[str, ...]) -> tuple[Head, int]:
     """The head with weights of extreme size brought near one, and by which power of two their product shrank."""
-    model = evened(head.model)
+    model = rescaled(head.model)
     if model is head.model:
         return head, 0
     layer, query, key = (
@@ -167,7 +167,7 @@ def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
     expect("qk_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it")))
     if distance is None:
         _ = head.QK  # which refuses rotary positions
-    head, exponent = _evened(head, _ON_THE_WAY_QK)
+    head, exponent = _rescaled(head, _ON_THE_WAY_QK)
     grams, query, key = token_grams(head.model), queries_read(head), keys_read(head)
     turn = None if distance is None else head.form.rotation(distance)
     key = key if turn is None else turn.numbers().dense() @ key

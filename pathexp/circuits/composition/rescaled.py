@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph import Array
-from ..model import Model
+from ...graph import Array, WeakCache
+from ...model import Model
 
 EXTREME = 40
 """Beyond 2 to the plus or minus this the largest entry of a weight counts as extreme."""
 
 
-@lru_cache(maxsize=4)
-def evened(model: Model) -> Model:
+RESCALED: WeakCache[Model, Model | None] = WeakCache()
+"""The rescaled models of the models that are alive; None for those without extreme weights."""
+
+
+def rescaled(model: Model) -> Model:
     """Return a model with every matrix and gain over a power of two, its largest entry near one.
 
     Powers of two round nothing, so scores that do not depend on scale stay what they are, to the bit. A model
     without extreme weights is returned as it is. O(weights).
     """
+    return RESCALED.get(model, EXTREME, lambda: _rescaled(model)) or model
+
+
+def _rescaled(model: Model) -> Model | None:
     exponents = scales(model)
     if all((np.abs(each) <= EXTREME).all() for each in exponents.values()):
-        return model
+        return None
     arrays = model.weights.arrays()
     smaller = {name: np.ldexp(arrays[name], -each) for name, each in exponents.items()}
     return replace(model, weights=replace(model.weights, **smaller))

@@ -1,6 +1,6 @@
 """One layer: a head's two tables make skip-trigrams "source … destination → output", and the bugs they force.
 
-Where a head looks depends on source and destination, what it brings on the source alone. So a head that makes
+Where a head attends depends on source and destination, what it writes on the source alone. So a head that makes
 A … B → C and A … B' → C' makes A … B → C' and A … B' → C too. Elhage et al. 2021, "One-Layer Attention-Only
 Transformers", "Skip-Trigram Bugs".
 """
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import TEXT, TOKEN, expect, sequence_of, whole
-from ..errors import PathexpError
-from ..graph import Array
-from ..model import Model
-from ..model.model import check_model, check_predicts_tokens
-from .heads.copying import heads
-from .heads.head import Head, head
+from ...arguments import TEXT, TOKEN, expect, sequence_of, whole
+from ...errors import PathexpError
+from ...graph import Array
+from ...model import Model
+from ...model.model import check_model, check_predicts_tokens
+from ..heads.copying import heads
+from ..heads.head import Head, head
 
 OTHERS = 15
 """How many other tokens, none of them special, a source shares the head's attention with when tables are read."""
@@ -29,7 +29,7 @@ class SkipTrigram:
     """source … destination → output in one head, tokens by id, as its tables say.
 
     `attention` is what the destination would pay to the source among `OTHERS` average tokens, by content alone;
-    `adds` what the head would then add to the output's logit above the mean of all tokens, in nats.
+    `adds` what the head would then add to the output's logit above the mean of all tokens.
     """
 
     head: str
@@ -42,15 +42,15 @@ class SkipTrigram:
 
 @dataclass(frozen=True)
 class Bug:
-    """Four skip-trigrams that one head cannot have apart: `asked` two, and the `forced` two they bring along."""
+    """Four skip-trigrams that one head cannot have apart: two `intended`, and the two `forced` by them."""
 
-    asked: tuple[SkipTrigram, SkipTrigram]
+    intended: tuple[SkipTrigram, SkipTrigram]
     forced: tuple[SkipTrigram, SkipTrigram]
 
     @property
     def all(self) -> tuple[SkipTrigram, ...]:
-        """The asked and the forced."""
-        return self.asked + self.forced
+        """The intended and the forced."""
+        return self.intended + self.forced
 
 
 @dataclass(frozen=True)
@@ -89,51 +89,40 @@ def _tables_of(model: Model, label: str | None = None) -> Iterator[Tables]:
     if model.config.n_layers != 1:
         raise PathexpError(
             f"skip-trigrams are what one layer makes; {model.name or 'this model'} has {model.config.n_layers}. "
-            "In deeper models heads read each other: see the induction heads and the virtual heads"
+            "In deeper models heads read each other: see induction and virtual_heads"
         )
     chosen = heads(model) if label is None else iter([head(model, label)])
     return (tables(each) for each in chosen)
 
 
-def skip_trigrams(
-    model: Model, k: int = 20, *, head: str | None = None, source: int | str | None = None
+def largest_skip_trigrams(
+    model: Model, k: int, head: str | None = None, source: int | str | None = None
 ) -> tuple[SkipTrigram, ...]:
-    """Return the k skip-trigrams of a one-layer model that add most, read off its weights, the largest first.
+    """Return the k skip-trigrams of a one-layer model that add most, the largest first: of all sources, the best of each (head, source).
 
-    Of every head or of one. For all sources, the best of each (head, source); for one source, an id or a text
-    that is one token, every output with the destination that looks at it most. Positions, norms' scales and
-    biases are left out; what a trigram adds is in nats, before scales. Elhage et al. 2021, "Skip-Trigram Tables".
-
-    Raises PathexpError for a model that has not one layer.
-
-    >>> import pathexp as px
-    >>> model = px.random_model(layers=1, heads=2, d_vocab=6, positions="none", seed=1)
-    >>> best = skip_trigrams(model, 1)[0]
-    >>> best.head, best.source, best.destination, best.output
-    ('L0H0', 0, 0, 2)
+    For one source: every output, with the destination that attends to it most. Raises PathexpError for another
+    number of layers.
     """
-    expect("skip_trigrams", k=(k, whole(0)), head=(head, TEXT.or_none), source=(source, TOKEN.or_none))
-    check_model(model, "skip_trigrams")
     chosen = _tables_of(model, head)
     if source is None:
         found = [_best_of(each, token) for each in chosen for token in range(model.config.d_vocab)]
     else:
         token = model.token_id(source)
         found = [
-            each.trigram(token, _looker(each, token), c)
+            each.trigram(token, _attending(each, token), output)
             for each in chosen
-            for c in range(model.config.d_vocab)
+            for output in range(model.config.d_vocab)
         ]
     return tuple(sorted(found, key=lambda trigram: -trigram.adds)[:k])
 
 
-def _looker(each: Tables, source: int) -> int:
-    """The destination that looks most at a source."""
+def _attending(each: Tables, source: int) -> int:
+    """The destination that attends most to a source."""
     return int(each.attention[:, source].argmax())
 
 
 def _best_of(each: Tables, source: int) -> SkipTrigram:
-    return each.trigram(source, _looker(each, source), int(each.adds[:, source].argmax()))
+    return each.trigram(source, _attending(each, source), int(each.adds[:, source].argmax()))
 
 
 def forced_bug(
@@ -169,12 +158,12 @@ def _bug(each: Tables, a: int, first: tuple[int, int], second: tuple[int, int]) 
 def bugs(model: Model, k: int = 10) -> tuple[Bug, ...]:
     """Return k bugs of a one-layer model, those whose weakest skip-trigram adds most first, one per source.
 
-    For each source of each head: the two destinations that look most, and the two outputs raised most. Elhage et al.
+    For each source of each head: the two destinations that attend most, and the two outputs raised most. Elhage et al.
     2021, "Skip-Trigram Bugs". Raises PathexpError for a model that has not one layer.
 
     >>> import pathexp as px
     >>> bug = bugs(px.random_model(layers=1, heads=2, d_vocab=6, positions="none", seed=1), 1)[0]
-    >>> len(bug.asked), len(bug.forced)
+    >>> len(bug.intended), len(bug.forced)
     (2, 2)
     """
     check_model(model, "bugs")
@@ -183,7 +172,7 @@ def bugs(model: Model, k: int = 10) -> tuple[Bug, ...]:
     ranked = sorted(found, key=lambda bug: -min(trigram.adds for trigram in bug.all))
     chosen: dict[int, Bug] = {}
     for bug in ranked:
-        chosen.setdefault(bug.asked[0].source, bug)
+        chosen.setdefault(bug.intended[0].source, bug)
     return tuple(chosen.values())[:k]
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.bigrams import bigrams, spearman, without_layers
-from pathexp.circuits.corpus.corpus import CHUNK, Corpus, windows
+from pathexp.circuits.corpus.limits import Limits
+from pathexp.circuits.corpus.tally import Tally
+from pathexp.circuits.small.bigrams import bigrams, spearman, without_layers
+from pathexp.cli import main
 from pathexp.errors import LoadError
 from pathexp.model import Tokenizer, zero_layer_bigram
 from tests.shared_models import FOLDER
@@ -31,7 +33,7 @@ def best_table(text, symbols="abcd"):
 
 def test_the_best_table_has_no_divergence():
     """On paper: W_U W_E = log of the corpus's bigram frequencies leaves a divergence of 0, and all ranks equal."""
-    found = bigrams(of_table(best_table(TEXT)), [TEXT], at_least=1)
+    found = bigrams(of_table(best_table(TEXT)), [TEXT], min_count=1)
     assert found.total == len(TEXT) - 1
     np.testing.assert_allclose(found.kl, 0, atol=1e-12)
     assert found.rank_correlation == pytest.approx(1.0)
@@ -43,7 +45,7 @@ def test_the_best_table_has_no_divergence():
 
 def test_an_even_table_is_off_by_what_the_corpus_knows():
     """On paper: the even table's loss is log 4, so its divergence is log 4 - entropy; it ranks nothing."""
-    found = bigrams(of_table(np.zeros((4, 4))), [TEXT], at_least=1)
+    found = bigrams(of_table(np.zeros((4, 4))), [TEXT], min_count=1)
     np.testing.assert_allclose(found.kl, np.log(4) - found.entropy, atol=1e-12)
     assert found.rank_correlation is None
 
@@ -75,24 +77,8 @@ def test_positions_do_not_mix_in():
     model = px.random_model(layers=0, heads=1, positions="learned", d_vocab=4, biases=True)
     model = replace(model, tokenizer=Tokenizer(tuple("abcd")))
     found = bigrams(model, [TEXT])
-    for first, second, said in zip(found.first, found.second, found.model, strict=True):
+    for first, second, said in zip(found.first, found.second, found.predicted, strict=True):
         np.testing.assert_allclose(said, model.run([first]).log_probs[0, second], atol=1e-13)
-
-
-def test_a_file_is_read_in_pieces(tmp_path):
-    path = tmp_path / "corpus.txt"
-    lines = [f"line {i} " + "x" * 50 for i in range(3 * CHUNK // 50)]
-    path.write_text("\n".join(lines), encoding="utf-8")
-    pieces = list(Corpus(path).texts())
-    assert len(pieces) > 1 and "".join(pieces) == "\n".join(lines)
-    assert all(piece.endswith("\n") for piece in pieces[:-1])
-
-
-def test_windows_follow_one_another():
-    model = of_table(np.zeros((4, 4)))
-    found = list(windows(model, [TEXT, "ab"], length=5))
-    np.testing.assert_array_equal(np.concatenate(found), model.encode(TEXT)[:20])
-    assert len(list(windows(model, [TEXT], length=5, limit=2))) == 2
 
 
 def test_bad_input(tmp_path):
@@ -101,8 +87,41 @@ def test_bad_input(tmp_path):
         bigrams(model, tmp_path / "nothing.txt")
     with pytest.raises(px.PathexpError, match="no two tokens in a row"):
         bigrams(model, ["a", "b"])
-    with pytest.raises(px.PathexpError, match="windows have from 2 to 64 tokens"):
-        list(windows(model, [TEXT], length=65))
+    for wrong in ({"min_count": 0}, {"chunks": 0}, {"chunks": 1.5}):
+        with pytest.raises(px.PathexpError, match=next(iter(wrong))):
+            bigrams(model, [TEXT], **wrong)
+    with pytest.raises(px.PathexpError, match="whole texts"):
+        bigrams(model, px.Corpus([TEXT], length=5))
+
+
+def test_sums_that_are_no_counts_are_refused():
+    model = of_table(np.zeros((4, 4)))
+    good = bigrams(model, [TEXT]).tally
+    for wrong in (
+        {"amounts": -good.sums["amounts"]}, {"amounts": good.sums["amounts"] * 0.5}, {"codes": good.sums["codes"] + 99},
+        {"codes": good.sums["codes"][::-1]}, {"codes": good.sums["codes"][:2]},
+    ):  # fmt: skip
+        sums = Tally(good.question, good.windows, good.tokens, {**good.sums, **wrong}, good.mark)
+        with pytest.raises(px.PathexpError, match="no counts of bigrams"):
+            bigrams(model, [TEXT], limits=Limits(start=sums))
+
+
+def test_the_command_prints_the_same_answer(capsys, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("To be, or not to be, that is the question. " * 9)
+    command = ["bigrams", "attn-1l", "--corpus", str(corpus), "--min-count", "2"]
+    found = bigrams(px.load("attn-1l"), corpus, min_count=2)
+    assert main([*command, "--json"]) == 0
+    assert capsys.readouterr().out == found.to_json() + "\n"
+    rows = found.records()
+    assert len(rows) == found.kept.sum() and rows[0]["count"] == found.counts[0] == found.counts.max()
+    assert [row["model"] for row in rows] == found.predicted[found.kept].tolist()
+    assert len(found.figures()["bigrams"].data["x"]) == len(rows)
+    assert main([*command, "--top", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "its direct path alone" in printed and f"KL(corpus ‖ model) {found.kl:.4f}" in printed
+    assert f"… {len(rows) - 3} more" in printed
+    assert main(["bigrams", "--corpus", str(tmp_path / "gone.txt")]) == 2
 
 
 def test_trained_the_table_is_the_corpus_bigrams():

@@ -1,10 +1,13 @@
 """Two layers: heads that read what heads wrote."""
 
+import json
+
 import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.virtual_heads import virtual_heads, virtual_share
+from pathexp.circuits.small.virtual_heads import virtual_heads
+from pathexp.cli import main
 from pathexp.model import Tokenizer
 from tests.shared_models import FOLDER, induction_2l_1h
 from tests.zoo import ZOO
@@ -13,10 +16,10 @@ from tests.zoo import ZOO
 def test_counts():
     assert len(virtual_heads(px.random_model(layers=2, heads=3))) == 9
     three = px.random_model(layers=3, heads=2)
-    assert (len(virtual_heads(three)), len(virtual_heads(three, 3))) == (12, 8)
-    assert virtual_heads(px.random_model(layers=1)) == ()
-    with pytest.raises(px.PathexpError, match="2 or more heads"):
-        virtual_heads(three, 1)
+    assert (len(virtual_heads(three)), len(virtual_heads(three, order=3))) == (12, 8)
+    assert list(virtual_heads(px.random_model(layers=1))) == []
+    with pytest.raises(px.PathexpError, match="order"):
+        virtual_heads(three, order=1)
 
 
 @pytest.mark.parametrize("name", ["2L-plain", "2L-gqa", "3L-layernorm"])
@@ -46,9 +49,9 @@ def lettered(model):
 def test_losses_are_those_of_runs_and_of_terms():
     model = lettered(px.random_model(layers=2, heads=2, d_vocab=11, n_ctx=12, biases=True, norm="layernorm"))
     text = "abcabcdefghijkabcdefabcc"
-    found = virtual_share(model, [text], length=12)
+    found = virtual_heads(model, px.Corpus([text], length=12)).share
     traces = [model.run(text[:12]), model.run(text[12:])]
-    np.testing.assert_allclose(found.whole, np.mean([trace.loss() for trace in traces]), atol=1e-12)
+    np.testing.assert_allclose(found.loss, np.mean([trace.loss() for trace in traces]), atol=1e-12)
     losses = []
     for trace in traces:
         logits = sum(term.logits() for term in px.expand(trace) if term.order < 2)
@@ -63,8 +66,8 @@ def test_on_paper_the_induction_model_has_no_v_composition():
     model = lettered(px.induction_model(d_vocab=6, n_ctx=12))
     (virtual,) = virtual_heads(model)
     assert virtual.composition == 0.0 and virtual.copying.score is None
-    found = virtual_share(model, ["abcdefabcdef"], length=12)
-    assert found.worth == pytest.approx(0.0, abs=1e-12)
+    found = virtual_heads(model, px.Corpus(["abcdefabcdef"], length=12)).share
+    assert found.reduction == pytest.approx(0.0, abs=1e-12)
 
 
 def test_trained_pair_composes_by_keys_and_not_by_values():
@@ -77,8 +80,8 @@ def test_trained_virtual_heads_are_worth_little_beside_heads():
     corpus = FOLDER.parent / "data" / "tinyshakespeare.txt"
     if not corpus.is_file():
         pytest.skip("the corpus is not beside the repository")
-    found = virtual_share(px.load("attn-2l"), corpus, limit=10)
-    print(f"virtual heads save {found.worth:.4f} nats a token, {found.share:.1%} of what heads save")
+    found = virtual_heads(px.load("attn-2l"), px.Corpus(corpus, windows=10)).share
+    print(f"virtual heads save {found.reduction:.4f} nats a token, {found.share:.1%} of what heads save")
     assert found.counts == (1, 16, 64)
     assert 0 < found.share < 0.5  # 64 terms together save less than 16 do
 
@@ -86,4 +89,37 @@ def test_trained_virtual_heads_are_worth_little_beside_heads():
 def test_models_with_mlps_are_refused():
     model = px.random_model(layers=2, d_mlp=8)
     with pytest.raises(px.PathexpError, match="attention-only"):
-        virtual_share(model, ["abc"])
+        virtual_heads(model, ["abc"])
+
+
+def test_the_command_prints_the_same_answer(capsys, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("To be, or not to be, that is the question. " * 9)
+    command = [
+        "virtual-heads",
+        "attn-2l",
+        "--corpus",
+        str(corpus),
+        "--length",
+        "8",
+        "--windows",
+        "2",
+        "--top",
+        "2",
+    ]
+    found = virtual_heads(px.load("attn-2l"), px.Corpus(corpus, 8, 2), k=2)
+    assert main([*command, "--json"]) == 0
+    assert capsys.readouterr().out == found.to_json() + "\n"
+    best = max(found, key=lambda head: head.composition)
+    assert found.records()[0]["virtual_head"] == best.label and len(found.records()) == 2
+    assert found.records()[0]["copying"] == best.copying.score
+    losses = [row["loss"] for row in found.records("losses")]
+    assert losses == [found.share.direct, found.share.without, found.share.loss]
+    assert np.shape(found.figures()["composition"].data["values"]) == (8, 8)
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "64 virtual heads" in printed and "virtual heads reduce the loss by" in printed
+    assert main(["virtual-heads", "attn-2l", "--json"]) == 0
+    assert "losses" not in json.loads(capsys.readouterr().out)["tables"]
+    assert main(["virtual-heads", "attn-2l", "--windows", "2"]) == 2
+    assert "give --corpus" in capsys.readouterr().err

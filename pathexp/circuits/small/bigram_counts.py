@@ -7,12 +7,12 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import PathexpError
-from ..model import Model
-from .corpus.accumulate import accumulate
-from .corpus.corpus import Corpus, Source
-from .corpus.limits import Limits
-from .corpus.tally import Sums, Tally, Tokens
+from ...errors import PathexpError
+from ...model import Model
+from ..corpus.accumulate import accumulate
+from ..corpus.corpus import Corpus, Source
+from ..corpus.limits import NO_LIMITS, Limits
+from ..corpus.tally import Sums, Tally, Tokens
 
 Ids = NDArray[np.int64]
 
@@ -30,25 +30,22 @@ def merged(counts: Sums, more: Sums) -> Sums:
 
 
 def count_bigrams(
-    model: Model,
-    corpus: Source,
-    *,
-    start: Tally | None = None,
-    limit: int | None = None,
-    seconds: float | None = None,
-    progress: bool = False,
+    model: Model, corpus: Corpus | Source, *, chunks: int | None = None, limits: Limits = NO_LIMITS
 ) -> Tally:
-    """Count the bigrams of each text of a corpus, as a model tokenizes it; limits as in `Limits`, by texts.
+    """Count the bigrams of each text of a corpus, as a model tokenizes it; at most so many `chunks` (texts).
 
-    A file is read in pieces of 65,536 characters, each a text.
-
-    Raises PathexpError if the corpus has no two tokens in a row.
+    Raises PathexpError if the corpus has no two tokens in a row, or is cut into windows.
 
     >>> import pathexp as px
     >>> found = count_bigrams(px.random_model(d_vocab=10), [[1, 2, 1, 2], [2, 1]])
     >>> found.sums["codes"].tolist(), found.sums["amounts"].tolist()
     ([12, 21], [2, 2])
     """
+    texts = Corpus.of(corpus)
+    if texts.length is not None or texts.windows is not None:
+        raise PathexpError(
+            "bigrams are counted over whole texts: give chunks=, not the length or number of windows"
+        )
     question = f"bigrams of {model.config.d_vocab} tokens, vocabulary {_mark(model):08x}"
 
     def measured(tokens: Tokens) -> Sums:
@@ -56,12 +53,26 @@ def count_bigrams(
         codes, amounts = np.unique(coded, return_counts=True)
         return {"codes": codes, "amounts": amounts}
 
-    found = accumulate(
-        Corpus(corpus).tokens(model), measured, question, most=limit, limits=Limits(seconds, progress, start), merge=merged
-    )  # fmt: skip
+    found = accumulate(texts.tokens(model), measured, question, most=chunks, limits=limits, merge=merged)
+    _check(found, model.config.d_vocab)
     if not len(found.sums.get("codes", ())):
         raise PathexpError("the corpus has no two tokens in a row: there are no bigrams to compare with")
     return found
+
+
+def _check(found: Tally, d_vocab: int) -> None:
+    """Refuse sums, taken up from elsewhere, that are no counts of bigrams."""
+    if not found.windows:
+        return
+    codes, amounts = (np.asarray(found.sums.get(name, np.array(None))) for name in ("codes", "amounts"))
+    counts = (
+        codes.ndim == 1
+        and codes.shape == amounts.shape
+        and {codes.dtype.kind, amounts.dtype.kind} <= {"i", "u"}
+    )
+    inside = counts and codes.min(initial=0) >= 0 and codes.max(initial=0) < d_vocab**2
+    if not (inside and (np.diff(codes) > 0).all() and (amounts > 0).all()):
+        raise PathexpError(f"these sums are no counts of bigrams ({found.question}): begin anew")
 
 
 def _mark(model: Model) -> int:

@@ -1,0 +1,1 @@
+"""What small models are made of: bigram tables, skip-trigrams, virtual heads."""

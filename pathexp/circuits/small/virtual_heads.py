@@ -1,0 +1,312 @@
+"""Two layers: heads that read what heads wrote act as heads of their own, with a pattern and an OV circuit.
+
+A virtual head B ∘ A has the pattern A_B A_A and the circuit W_OV_B W_OV_A (V-composition). There are many, and in
+small models they do little: how little is measured as loss. Elhage et al. 2021, "Virtual Attention Heads".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from ...algebra import LinearMap, compose
+from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
+from ...arguments import expect, index_of, whole
+from ...errors import PathexpError, SizeError
+from ...expansion import Term, expand
+from ...expansion.header import counted, model_facts
+from ...graph import Array
+from ...model import Model, Trace
+from ...model.model import check_model
+from ...model.softmax import next_token_loss
+from ...model.trace import check_trace
+from ..composition.rescaled import rescaled
+from ..corpus.corpus import Corpus, Source
+from ..corpus.limits import NO_LIMITS, Limits
+from ..corpus.tally import Sums, Tally, Tokens
+from ..heads.copying import Spectrum, heads, spectrum
+from ..heads.head import Head
+from ..token_space import embedding, reading, unembedding, writing
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualHead:
+    """Heads of different layers in a row, the earliest first, as one head.
+
+    >>> import pathexp as px
+    >>> virtual = px.virtual_heads(px.random_model(layers=2, heads=2))[0]
+    >>> virtual.label, virtual.OV
+    ('L0H0 L1H0', W_O_L1H0 · W_V_L1H0 · W_O_L0H0 · W_V_L0H0 : model(24) -> model(24), rank <= 5)
+    """
+
+    heads: tuple[Head, ...]
+
+    @property
+    def label(self) -> str:
+        """Such as "L0H1 L1H3", in the order of a path."""
+        return " ".join(head.label for head in self.heads)
+
+    @property
+    def OV(self) -> LinearMap:
+        """The product of the heads' W_OV on the stream, gains of the norms between included, scales not."""
+        model = self.heads[0].model
+        words: list[LinearMap] = [self.heads[0].OV]
+        for before, after in pairwise(self.heads):
+            words = [after.OV, *reading(model, after.layer), *writing(model, before.layer), *words]
+        return compose(*words)
+
+    @property
+    def ov_table(self) -> LinearMap:
+        """What attending to a token through all of them adds to each logit, (output token, source token)."""
+        first, last = self.heads[0], self.heads[-1]
+        out, read = (
+            (unembedding(first.model), *writing(first.model, last.layer)),
+            reading(first.model, first.layer),
+        )
+        return compose(*out, self.OV, *read, embedding(first.model))
+
+    @property
+    def composition(self) -> float | None:
+        """The V-composition score ‖product‖ / product of the heads' ‖W_OV‖, as `path_composition`, in [0, 1].
+
+        Gains and centerings are folded into the heads that read or write through them, so that the sizes of weights
+        and gains make no difference. None for a head of zeros.
+        """
+        parts = list(self._parts())
+        sizes = prod(part.norm() for part in parts)
+        return compose(*reversed(parts)).norm() / sizes if sizes else None
+
+    def _parts(self) -> Iterator[LinearMap]:
+        """The heads' W_OV with the gains around them, the earliest first; extreme sizes brought near one."""
+        model = rescaled(self.heads[0].model)
+        for head in self.heads:
+            read, write = reading(model, head.layer), writing(model, head.layer)
+            yield compose(*write, replace(head, model=model).OV, *read)
+
+    @property
+    def copying(self) -> Spectrum:
+        """The spectrum of the token table."""
+        return spectrum(self.ov_table)
+
+    def term(self, trace: Trace) -> Term:
+        """Its path from the tokens to the logits in a run: pattern, weight, logits."""
+        check_trace(trace, "term")
+        return expand(trace)[f"E {self.label} U"]
+
+    def pattern(self, trace: Trace) -> Array:
+        """Where it attends in a run, (query, key): the product of the heads' patterns; rows sum to 1."""
+        check_trace(trace, "pattern")
+        product = np.eye(len(trace))
+        for head in self.heads:
+            product = trace.patterns[head.layer, head.index] @ product
+        return product
+
+
+@dataclass(frozen=True)
+class VirtualShare:
+    """How much the virtual heads reduce the loss, patterns frozen; losses are means in nats per token.
+
+    `loss` of the model; `without` paths through two heads or more; `direct` of the direct path (and constants) alone.
+    `counts` are the numbers of paths by order; `tally` holds the running sums, to save and to go on from.
+    """
+
+    loss: float
+    without: float
+    direct: float
+    counts: tuple[int, ...]
+    tally: Tally
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were predicted."""
+        return self.tally.tokens - self.tally.windows
+
+    @property
+    def reduction(self) -> float:
+        """How much the virtual heads reduce the loss, in nats per token."""
+        return self.without - self.loss
+
+    @property
+    def share(self) -> float | None:
+        """Their share of what all heads reduce the loss beyond the direct path; None where that is nothing."""
+        whole = self.direct - self.loss
+        return self.reduction / whole if whole else None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VirtualHeads(Answer):
+    """The virtual heads of a model, a sequence in the order of its layers; `strongest` (rows) are those listed.
+
+    `compositions` (heads): their V-composition scores, NaN for a head of zeros. `share`: how much they reduce the loss,
+    if a corpus was given.
+    """
+
+    live: ClassVar[frozenset[str]] = frozenset({"model", "heads"})
+
+    model: Model
+    heads: tuple[VirtualHead, ...]
+    compositions: Array
+    strongest: Table
+    share: VirtualShare | None
+
+    @property
+    def tally(self) -> Tally | None:
+        """The running sums behind the share; None without a corpus."""
+        return None if self.share is None else self.share.tally
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __iter__(self) -> Iterator[VirtualHead]:
+        return iter(self.heads)
+
+    def __getitem__(self, index: int) -> VirtualHead:
+        """Return one virtual head. Raises PathexpError if there is none of that number."""
+        expect("__getitem__", index=(index, index_of(self.heads)))
+        return self.heads[index]
+
+    def headline(self) -> str:
+        """Return how many there are."""
+        return f"{counted(len(self), 'virtual head')} of {self.model.name or 'model'}"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the strongest, the losses, and a heat map of V-composition."""
+        yield model_facts(self.model)
+        yield Facts({"virtual_heads": len(self), "listed": len(self.strongest.rows)})
+        yield self.strongest
+        if self.share is not None:
+            yield from _losses(self.share)
+        yield self._heat_map()
+
+    def _heat_map(self) -> Figure:
+        names = [
+            (each.heads[0].label, " ".join(later.label for later in each.heads[1:])) for each in self.heads
+        ]
+        rows, outputs = (
+            (list(dict.fromkeys(side)) for side in zip(*names, strict=True)) if names else ([], [])
+        )
+        values = np.full((len(rows), len(outputs)), np.nan)
+        for (first, later), score in zip(names, self.compositions, strict=True):
+            values[rows.index(first), outputs.index(later)] = score
+        return Figure(
+            "heatmap", "composition", {"rows": rows, "columns": outputs, "values": values}, "V-composition"
+        )
+
+
+def _losses(share: VirtualShare) -> Iterator[Part]:
+    orders = ", ".join(f"{count:,} of order {order}" for order, count in enumerate(share.counts))
+    yield Facts(
+        {
+            "tokens": share.tokens,
+            "windows": share.tally.windows,
+            "reduction": share.reduction,
+            "share": share.share,
+        }
+    )
+    yield Table(
+        (columns.text("kept"), columns.number("loss", "loss", "nats per token", signed=False)),
+        [
+            ("direct path and constants", share.direct), ("paths through one head at most", share.without),
+            ("all paths", share.loss),
+        ],
+        "losses", f"loss in nats per token over {share.tokens:,} tokens, patterns frozen (paths: {orders})",
+        ("kept",), "loss", shown=None,
+    )  # fmt: skip
+    part = "an undefined share" if share.share is None else f"{share.share:.1%}"
+    yield Note(
+        f"virtual heads reduce the loss by {share.reduction:.4f}, {part} of what all heads reduce it beyond the direct path"
+    )
+
+
+def virtual_heads(
+    model: Model,
+    corpus: Corpus | Source | None = None,
+    *,
+    order: int = 2,
+    k: int = 12,
+    limits: Limits = NO_LIMITS,
+) -> VirtualHeads:
+    """Return the virtual heads of `order` heads in a row, and with a corpus how much all of them reduce the loss.
+
+    Two layers of H heads have H² of order 2. For the loss, paths through two or more heads are left out of the logits,
+    all patterns and norm scales as they were in the whole run: ablated is V-composition alone, while Q- and
+    K-composition stay in the patterns. Elhage et al. 2021, "Virtual Attention Heads", "Term Importance Analysis".
+
+    Parameters
+    ----------
+    corpus: a file, texts, or a `Corpus`, which also says the windows.
+    order: how many heads a virtual head is made of.
+    k: how many to list with norms and copying scores, those of largest V-composition.
+    limits: when to stop, and the sums to go on from.
+
+    Raises PathexpError for an order below 2, and with a corpus for a model with MLPs, or without one whole window.
+
+    >>> import pathexp as px
+    >>> corpus = px.Corpus(["To be, or not to be, that is the question"], length=6)
+    >>> found = px.virtual_heads(px.load("attn-2l"), corpus, k=1)
+    >>> len(found), found.tally.windows, found.share.tokens, found.share.counts
+    (64, 2, 10, (1, 16, 64))
+    """
+    check_model(model, "virtual_heads")
+    expect("virtual_heads", order=(order, whole(2)), k=(k, whole(0)))
+    share = None if corpus is None else _share(model, Corpus.of(corpus), limits)
+    every = tuple(_in_rows(model, order))
+    scores = np.array(
+        [np.nan if each.composition is None else each.composition for each in every], dtype=float
+    )
+    best = np.argsort(-np.nan_to_num(scores), kind="stable")[:k]
+    return VirtualHeads(model, every, scores, _listed([(every[i], float(scores[i])) for i in best]), share)
+
+
+def _in_rows(model: Model, order: int) -> Iterator[VirtualHead]:
+    """Heads of ascending layers in a row."""
+    if order <= model.config.n_layers:
+        for row in combinations(heads(model), order):
+            if all(before.layer < after.layer for before, after in pairwise(row)):
+                yield VirtualHead(row)
+
+
+def _listed(chosen: list[tuple[VirtualHead, float]]) -> Table:
+    return Table(
+        (
+            columns.path("virtual_head"), columns.number("composition", "V-composition", signed=False),
+            columns.count("rank_bound", "rank at most"), columns.number("norm", "norm of OV", signed=False),
+            columns.number("copying", "copying score", digits=3), columns.share("positive", "positive eigenvalues"),
+        ),
+        [(head.label, score, head.OV.rank_bound, *_sizes(head)) for head, score in chosen],
+        "virtual_heads", f"the {len(chosen)} of largest V-composition", ("virtual_head",), "composition", shown=None,
+    )  # fmt: skip
+
+
+def _sizes(head: VirtualHead) -> tuple[float | None, float | None, float | None]:
+    """The norm and the copying scores; None where there are no eigenvalues, or numbers out of floating point's range."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return head.OV.norm(), head.copying.score, head.copying.positive
+    except SizeError:
+        return None, None, None
+
+
+def _share(model: Model, corpus: Corpus, limits: Limits) -> VirtualShare:
+    """How much the virtual heads of an attention-only model reduce the loss."""
+    if model.config.d_mlp:
+        raise PathexpError(
+            "virtual heads are weighed in attention-only models; this one has MLPs between heads"
+        )
+    found = corpus.accumulate(
+        model, lambda window: _measured(expand(model.run(window)).by_order(), window),
+        "loss reduction by virtual heads", limits,
+    )  # fmt: skip
+    loss, without, direct = (float(each) for each in found.mean("losses"))
+    return VirtualShare(loss, without, direct, expand(model.run([0])).count_by_order(), found)
+
+
+def _measured(orders: Array, window: Tokens) -> Sums:
+    """The losses of all paths, of those through one head at most, and of those through none."""
+    kept = orders.sum(axis=0), orders[:2].sum(axis=0), orders[0]
+    return {"losses": np.array([next_token_loss(logits, window) for logits in kept])}
