@@ -7,7 +7,7 @@ not fit that shape (gates, maps without positions) is applied as the operator it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..algebra import Dense, waist
 from .cache import WeakCache
-from .nodes import Block, Component
+from .nodes import Block
 from .operators import Array, Operator, Step, first, looks_ahead, pull, push, word_map
 
 Indices = NDArray[np.int64]
@@ -114,7 +114,9 @@ class BlockKernel:
                 if len(inside):
                     part = values if len(inside) == len(rows) else values[:, :, inside]
                     total += stack.written(part, rows[inside])
-        for index, operator in self.single:
+        for bundle in self.bundles:
+            bundle.add_sums(x, groups, totals)
+        for index, operator in self._alone:
             if chosen := [total for total, group in zip(totals, groups, strict=True) if index in group]:
                 output = self._apply(operator, x)
                 for total in chosen:
@@ -130,15 +132,25 @@ class BlockKernel:
                 return stack.each(x, rows)
             if len(rows):
                 outputs[np.isin(wanted, stack.members[rows])] = stack.each(x, rows)
-        for index, operator in self.single:
+        for bundle in self.bundles:
+            bundle.add_each(x, wanted, outputs)
+        for index, operator in self._alone:
             if index in wanted:
                 outputs[np.flatnonzero(wanted == index)[0]] = self._apply(operator, x)
         return outputs
 
     def _apply(self, operator: Operator, x: Array) -> Array:
-        if x.shape[-2] != self.positions:
-            operator = first(operator, x.shape[-2])
-        return pull(operator, x) if self.backward else push(operator, x)
+        return applied(operator, x, self.positions, self.backward)
+
+    @cached_property
+    def bundles(self) -> tuple[Bundle, ...]:
+        """Components of `single` that begin or end in the same parts, which are then applied once for all of them."""
+        return tuple(bundled(self.single, self.positions, self.backward))
+
+    @cached_property
+    def _alone(self) -> tuple[tuple[int, Operator], ...]:
+        together = {int(index) for bundle in self.bundles for index in bundle.members}
+        return tuple((index, operator) for index, operator in self.single if index not in together)
 
     @cached_property
     def causal(self) -> bool:
@@ -154,6 +166,74 @@ class BlockKernel:
         return BlockKernel(stacks, self.single, self.skip, self.positions, backward=not self.backward)
 
 
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Components that read through the same parts and write through the same parts, such as one norm before all heads."""
+
+    members: Indices
+    reads: Operator
+    writes: Operator
+    inner: BlockKernel
+
+    def add_sums(self, x: Array, groups: Sequence[Indices], totals: Sequence[Array]) -> None:
+        """Add what each group's members here make of streams (K, n, d)."""
+        local = [np.flatnonzero(np.isin(self.members, group)) for group in groups]
+        chosen = [at for at, group in enumerate(local) if len(group)]
+        if not chosen:
+            return
+        sums = self.inner.sums(self._before(x), [local[at] for at in chosen])
+        for at, total in zip(chosen, self._after(np.stack(sums)), strict=True):
+            totals[at][:] += total
+
+    def add_each(self, x: Array, wanted: Indices, outputs: Array) -> None:
+        """Put what the wanted members here make of streams (K, n, d) to their places among (wanted, K, n, d)."""
+        places = np.flatnonzero(np.isin(wanted, self.members))
+        if len(places):
+            local = np.searchsorted(self.members, wanted[places])
+            outputs[places] = self._after(self.inner.each(self._before(x), local))
+
+    def _before(self, x: Array) -> Array:
+        """Through the parts that all members apply first."""
+        operator = self.writes if self.inner.backward else self.reads
+        return applied(operator, x, self.inner.positions, self.inner.backward)
+
+    def _after(self, x: Array) -> Array:
+        operator = self.reads if self.inner.backward else self.writes
+        return applied(operator, x, self.inner.positions, self.inner.backward)
+
+
+def bundled(single: Sequence[tuple[int, Operator]], positions: int, backward: bool) -> Iterator[Bundle]:
+    """Yield bundles of components that share their last part (what they read through), two at least."""
+    by_last: dict[int, list[tuple[int, Operator]]] = defaultdict(list)
+    for index, operator in single:
+        by_last[id(operator[-1]) if operator else 0].append((index, operator))
+    for members in by_last.values():
+        operators = [operator for _, operator in members]
+        reads = _shared([operator[::-1] for operator in operators])[::-1]
+        if len(members) > 1 and reads:
+            writes = _shared([operator[: len(operator) - len(reads)] for operator in operators])
+            inner = [operator[len(writes) : len(operator) - len(reads)] for operator in operators]
+            places = np.array([index for index, _ in members])
+            yield Bundle(places, reads, writes, _kernel_of(inner, (), positions, backward))
+
+
+def _shared(operators: Sequence[Operator]) -> Operator:
+    """The parts in which all operators begin, the same objects."""
+    found = []
+    for parts in zip(*operators, strict=False):
+        if any(part is not parts[0] for part in parts):
+            break
+        found.append(parts[0])
+    return tuple(found)
+
+
+def applied(operator: Operator, x: Array, positions: int, backward: bool) -> Array:
+    """Return an operator on streams of the first positions, or covectors through its transpose."""
+    if x.shape[-2] != positions:
+        operator = first(operator, x.shape[-2])
+    return pull(operator, x) if backward else push(operator, x)
+
+
 KERNELS: WeakCache[Block, BlockKernel] = WeakCache()
 """The kernels of the blocks that are alive: graphs that share a block share its kernel."""
 
@@ -164,23 +244,30 @@ def kernel(block: Block, positions: int) -> BlockKernel:
 
 
 def _stacked(block: Block, positions: int) -> BlockKernel:
+    return _kernel_of([component.operator for component in block.components], block.skip, positions)
+
+
+def _kernel_of(
+    operators: Sequence[Operator], skip: Operator, positions: int, backward: bool = False
+) -> BlockKernel:
     by_waist: dict[int, list[tuple[int, Array, Array, Array]]] = defaultdict(list)
     single: list[tuple[int, Operator]] = []
-    for index, component in enumerate(block.components):
-        if parts := _head_parts(component):
+    for index, operator in enumerate(operators):
+        if parts := _head_parts(operator):
             by_waist[parts[1].shape[0]].append((index, *parts))
         else:
-            single.append((index, component.operator))
+            single.append((index, operator))
     stacks = tuple(
         Stack(np.array(members), np.stack(patterns), np.stack(read), np.stack(write))
         for members, patterns, read, write in (tuple(zip(*heads, strict=True)) for heads in by_waist.values())
     )
-    return BlockKernel(stacks, tuple(single), block.skip, positions)
+    made = BlockKernel(stacks, tuple(single), skip, positions)
+    return made.transposed if backward else made
 
 
-def _head_parts(component: Component) -> tuple[Array, Array, Array] | None:
-    """Return (pattern, read, write) of a component that is one step moving between positions."""
-    match component.operator:
+def _head_parts(operator: Operator) -> tuple[Array, Array, Array] | None:
+    """Return (pattern, read, write) of an operator that is one step moving between positions."""
+    match operator:
         case (Step(position=position, feature=feature),) if position and feature:
             pattern, feature_map = word_map(position), word_map(feature)
             assert pattern is not None and feature_map is not None

@@ -45,8 +45,11 @@ class Runs:
         return any(getattr(run.model.weights, name) is not None for run in (self.here, self.there))
 
     def weight(self, name: str, *index: int) -> Array:
-        """An array of the weights, or a part of it; of two models, the mean."""
-        return midpoint(*self.both(lambda run: _part(run.model.weights, name, index)))
+        """An array of the weights, or a part of it; of two models, the mean where they differ."""
+        here, there = (_array(run.model.weights, name) for run in (self.here, self.there))
+        if here is there or np.array_equal(here[index], there[index]):
+            return np.asarray(here[index])
+        return midpoint(here[index], there[index])
 
 
 def midpoint(a: Array, b: Array) -> Array:
@@ -54,11 +57,10 @@ def midpoint(a: Array, b: Array) -> Array:
     return a if a is b else (a + b) / 2
 
 
-def _part(weights: Weights, name: str, index: tuple[int, ...]) -> Array:
+def _array(weights: Weights, name: str) -> Array:
     array: Array | None = getattr(weights, name)
-    if array is None:
-        raise KeyError(name)
-    return array[index] if index else array
+    assert array is not None, "weights fit their configuration"
+    return array
 
 
 def stream_before(layer: int) -> str:
