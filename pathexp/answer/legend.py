@@ -29,9 +29,13 @@ SYMBOLS: dict[str, str] = {
     "M": "constant multiplier",
     "Λ": "logarithmic mean of two patterns",
     "κ": "secant slope of a nonlinearity between two runs",
+    "Ā": "mean of two attention patterns",
+    "S̄": "mean scale of a norm in two runs",
+    "σ": "how a norm's scale differs between two runs: rank one at each position",
+    "ḡ": "mean gates of an MLP in two runs",
 }
 
-_WORD = re.compile(r"Λ|κ|W_(?:OV|QK|pos|in|out|[A-Z])|[A-Z][a-z]?(?=_|\b)")
+_WORD = re.compile(r"Λ|κ|Ā|S̄|σ|ḡ|W_(?:OV|QK|pos|in|out|[A-Z])|[A-Z][a-z]?(?=_|\b)")
 
 
 def legend(document: Document) -> dict[str, str]:

@@ -19,13 +19,14 @@ from ...expansion import expand
 from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
 from ...expansion.values import straight_values
-from ...graph import Array, Component, Source, freeze, pull
+from ...graph import Array, Component, Contrast, Source, freeze, pull
 from ...model import Target, Trace
 from ...model.trace import check_trace
+from . import shares
 from .decompose import Decomposition, decompose
 
-Unit = Literal["component", "head", "layer", "path", "token"]
-UNITS = ("component", "head", "layer", "path", "token")
+Unit = Literal["component", "head", "layer", "path", "token", "port"]
+UNITS = ("component", "head", "layer", "path", "token", "port")
 CONSTANTS, REMAINDER = "constants", "remainder"
 
 
@@ -91,14 +92,16 @@ class Attribution(Answer):
         )  # fmt: skip
 
 
-def attribution(trace: Trace, target: Target, *, by: Unit = "head", k: int = 10) -> Attribution:
+def attribution(what: Trace | Contrast, target: Target, *, by: Unit = "head", k: int = 10) -> Attribution:
     """Attribute a logit, a difference of logits, or any direction to units that add up to it exactly.
 
     Parameters
     ----------
+    what: a run, or the contrast of two: then what the target differs by is attributed.
     by: "component" (every entry of the stream: embeddings, heads, MLPs, biases); "head" (every head; embeddings,
         MLPs and constants as three more rows); "layer" (embedding and each branch of each layer); "path" (the `k`
-        largest paths); "token" (what came in at each source position, by all paths, labels `position:token`).
+        largest paths); "token" (what came in at each source position, by all paths, labels `position:token`; of a contrast, at each position whose tokens differ);
+        "port" (of a contrast: by paths through values alone, through keys, through queries, through both).
 
     Raises PathexpError for another unit, TargetError for a target of another run. Wang et al. 2022, "Interpretability
     in the Wild", section 3.1, calls it direct logit attribution. Costs O(d_model) per entry and position, for tokens
@@ -109,10 +112,24 @@ def attribution(trace: Trace, target: Target, *, by: Unit = "head", k: int = 10)
     >>> px.attribution(trace, trace.logit_difference(" the", " a")).ok
     True
     """
-    check_trace(trace, "attribution")
     expect("attribution", by=(by, one_of(*UNITS)), k=(k, whole(1)))
+    if isinstance(what, Contrast):
+        return _of_contrast(what, target, by, k)
+    trace = what
+    check_trace(trace, "attribution")
+    if by == "port":
+        raise PathexpError(
+            "by='port' divides the difference of two runs: expected px.contrast(run, other), got a run"
+        )
     rows = dict(_ROWS[by](trace, target, k))
     return Attribution(trace, target, by, tuple(rows), np.array(list(rows.values()), dtype=np.float64))
+
+
+def _of_contrast(graph: Contrast, target: Target, by: Unit, k: int) -> Attribution:
+    """The same for what a target differs by in two runs; its value is that difference, from the runs themselves."""
+    rows = dict(shares.ROWS[by](graph, target, k))
+    values = np.array(list(rows.values()), dtype=np.float64)
+    return Attribution(graph.runs[0], graph.difference(target), by, tuple(rows), values)
 
 
 Rows = Iterator[tuple[str, float]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
+import numpy as np
+
 from ...arguments import TRUTH, expect
 from ...errors import FreezeError
 from ...model import Config, Trace
@@ -77,8 +79,26 @@ def check_shapes(run: Trace, other: Trace) -> None:
     if apart := list(differing(run.config, other.config)):
         raise FreezeError(
             f"a contrast takes two runs of one shape; these models differ in {'; '.join(apart)}. "
-            "Give two runs of one model, or of two models that differ in their weights alone."
+            "Give two runs of one model."
         )
+    if edited := (*run.edited, *other.edited):
+        raise FreezeError(
+            f"a contrast takes runs as the model makes them; {', '.join(edited)} was edited by rerun()"
+        )
+    if unequal := list(unequal_weights(run, other)):
+        raise FreezeError(
+            f"a contrast takes two runs of one model; these models' weights differ in {', '.join(unequal)}. "
+            "Run both texts on one of them."
+        )
+
+
+def unequal_weights(run: Trace, other: Trace) -> Iterator[str]:
+    """Yield the names of weights that two runs' models do not share."""
+    ours, theirs = (trace.model.weights.arrays() for trace in (run, other))
+    for name in {**ours, **theirs}:
+        here, there = ours.get(name), theirs.get(name)
+        if here is not there and (here is None or there is None or not np.array_equal(here, there)):
+            yield name
 
 
 def differing(here: Config, there: Config) -> Iterator[str]:

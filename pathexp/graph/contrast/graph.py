@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,6 +49,22 @@ class Contrast(ResidualGraph):
         direction = float(means @ one.direction) * (one.direction - shares)
         label = one.label.replace("logit", "probability", 1)
         return Target(one.position, read_only(direction), "logits", label, change)
+
+    def difference(self, target: Target) -> Target:
+        """Return a target of either run as what it differs by, here minus there, read off the runs themselves.
+
+        >>> import pathexp as px
+        >>> model = px.random_model(seed=1)
+        >>> here, there = model.run([1, 2]), model.run([3, 2])
+        >>> found = px.contrast(here, there).difference(here.logit(4))
+        >>> found.label, found.value == here.logit(4).value - there.logit(4).value
+        ('logit of 4, difference', True)
+        """
+        streams = (
+            (run.logits if target.space == "logits" else run.residuals["final_in"]) for run in self.runs
+        )
+        change = float(np.subtract(*(stream[target.position] @ target.direction for stream in streams)))
+        return replace(target, label=f"{target.label}, difference", value=change)
 
     def _softmax(self, token: int | str, position: int) -> tuple[Target, Array, Array]:
         """The token's logit as a target, and at its position Λ of both runs' probabilities and Λ's shares."""

@@ -1,0 +1,60 @@
+"""What the difference of two runs is made of: every partition adds up to what the runs themselves differ by."""
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from tests.expansion.test_contrast import EVERY, two_runs
+
+UNITS = ("port", "head", "layer", "component", "token", "path")
+
+
+@pytest.mark.parametrize("by", UNITS)
+@pytest.mark.parametrize("name", ["gpt2", "bert", "gemma2", "olmo2", "2L-qk", "0L-final-layernorm", "neox"])
+def test_every_partition_adds_up(name, by):
+    here, there = two_runs(EVERY[name](), length=5)
+    target = here.logit_difference(1, 2)
+    found = px.attribution(px.contrast(here, there), target, by=by, k=3)
+    assert found.ok and found.target.value == target.value - there.logit_difference(1, 2).value
+
+
+def test_heads_are_the_sums_of_their_ports_and_ports_follow_the_paths():
+    here, there = two_runs(px.random_model(layers=2, heads=2, d_mlp=5, seed=1))
+    graph, target = px.contrast(here, there), here.logit(3)
+    heads = px.attribution(graph, target, by="head")
+    parts = px.attribution(graph, target, by="component")
+    assert abs(heads["L1H0"] - sum(parts[f"L1H0.{port}"] for port in "VKQ")) < 1e-14
+    ports = px.attribution(graph, target, by="port")
+    through_keys = sum(
+        value
+        for term, value in zip(px.expand(graph), px.expand(graph).values(target), strict=True)
+        if any(label.endswith(".K") for label in term.path)
+        and not any(label.endswith(".Q") for label in term.path)
+    )
+    assert abs(ports["keys"] - through_keys) < 1e-13
+
+
+def test_tokens_that_agree_have_no_row():
+    model = px.random_model(layers=2, heads=2, norm="layernorm", d_mlp=5, seed=1)
+    here, there = model.run([1, 2, 3, 4]), model.run([1, 5, 3, 6])
+    found = px.attribution(px.contrast(here, there), here.logit(3), by="token")
+    assert found.names == ("1:2/5", "3:4/6") and found.ok
+
+
+def test_a_repeat_that_is_broken_runs_through_keys():
+    """Case of the induction circuit: the earlier copy of the last token replaced (attn-2l)."""
+    model = px.load("attn-2l")
+    rng = np.random.default_rng(0)
+    first = rng.choice(np.arange(5, model.config.d_vocab), 20, replace=False)
+    clean = [int(token) for token in (*first, *first[:9])]
+    other = list(clean)
+    other[8] = int(rng.integers(5, model.config.d_vocab))
+    here, there = model.run(clean), model.run(other)
+    found = px.attribution(px.contrast(here, there), here.logit(int(first[9])), by="port")
+    assert found["keys"] / found.target.value > 0.85
+
+
+def test_a_run_has_no_ports():
+    trace = px.random_model(seed=1).run([1, 2])
+    with pytest.raises(px.PathexpError, match=r"px\.contrast"):
+        px.attribution(trace, trace.logit(1), by="port")
