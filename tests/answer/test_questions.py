@@ -1,0 +1,162 @@
+"""Every question's answer in every form, on a trained model and on one whose tokens and name try to act."""
+
+import copy
+import csv
+import io
+import json
+import pickle
+import re
+import unicodedata
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.answer import Answer
+from pathexp.circuits.composition.virtual_weight import largest_entries
+from pathexp.circuits.small.skip_trigram_effects import skip_trigram_effects
+from pathexp.cli.table import TABLE
+from pathexp.expansion.summary import summary
+from pathexp.model import Tokenizer
+
+HOSTILE = (
+    '"><script>alert(1)</script>', "<img src=x onerror=alert(1)>", "\x1b[31mred", "\u202eback", "a\nb", "$x_1$",
+    "\\input{x}", "&amp;", "\x00", "=1+1", "\x9b2J",
+)  # fmt: skip
+NAME = "m<script>\x1b[31m"
+
+
+def hostile(layers: int) -> px.Model:
+    model = px.random_model(layers=layers, heads=2, d_vocab=len(HOSTILE), n_ctx=12, seed=3)
+    return replace(model, tokenizer=Tokenizer(HOSTILE), name=NAME)
+
+
+MODELS = {
+    "trained": (
+        lambda: px.load("attn-2l"),
+        lambda: px.load("attn-1l"),
+        "Macbeth shall sleep no more. Macbeth shall",
+    ),
+    "hostile": (lambda: hostile(2), lambda: hostile(1), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+}
+
+
+class Asked:
+    """What questions are asked of: a model of two layers, one of one, a run, a target, a corpus."""
+
+    def __init__(self, name: str) -> None:
+        two, one, text = MODELS[name]
+        self.model, self.one = two(), one()
+        self.trace = self.model.run(text)
+        self.target = self.trace.logit(self.trace.top_token())
+        tokens = self.trace.tokens.tolist()
+        self.corpus = px.Corpus([tokens, tokens[::-1]], length=6)
+        self.texts = [tokens, tokens]
+
+
+QUESTIONS = {
+    "expand": lambda a: summary(a.trace, a.target),
+    "tree": lambda a: px.tree(a.trace, a.target, nodes=9),
+    "attribution": lambda a: px.attribution(a.trace, a.target, by="token"),
+    "decompose": lambda a: px.decompose(a.trace),
+    "lens": lambda a: px.lens(a.trace, a.target),
+    "position-flow": lambda a: px.position_flow(a.trace, a.target),
+    "flow": lambda a: px.flow(a.trace, a.target, per_position=True),
+    "equivariance": lambda a: px.equivariance(a.trace),
+    "composition": lambda a: px.composition(a.model),
+    "virtual-weight": lambda a: largest_entries(a.model),
+    "skip-trigrams": lambda a: px.skip_trigrams(a.one, k=3, bugs=1, contexts=2),
+    "virtual-heads": lambda a: px.virtual_heads(a.model, a.corpus, k=3),
+    "overlap": lambda a: px.overlap(a.model),
+    "interference": lambda a: px.interference(a.model),
+    "bottlenecks": lambda a: px.bottlenecks(a.model, a.corpus),
+    "memory-management": lambda a: px.memory_management(a.model, a.corpus),
+    "privileged-basis": lambda a: px.privileged_basis(a.model, a.corpus),
+    "rotate-basis": lambda a: px.rotate_basis(a.model),
+    "order-importance": lambda a: px.order_importance(a.model, a.corpus),
+    "bigrams": lambda a: px.bigrams(a.one, a.texts, min_count=1),
+    "derive": lambda a: px.derive(),
+    "skip-trigram-effects": lambda a: skip_trigram_effects(
+        a.one, list(px.skip_trigrams(a.one, k=2, bugs=0)), contexts=2
+    ),
+    "verdict": lambda a: px.expand(a.trace).verify(),
+    "ranking": lambda a: px.expand(a.trace).top(5, a.target),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def asked(request):
+    return Asked(request.param)
+
+
+@pytest.fixture(scope="module")
+def answers(asked):
+    found = {}
+
+    def of(name: str) -> Answer:
+        if name not in found:
+            found[name] = QUESTIONS[name](asked)
+        return found[name]
+
+    return of
+
+
+def test_every_command_of_the_table_is_asked_here():
+    assert set(TABLE) - {"models", "rotate"} <= set(QUESTIONS)
+
+
+def acting(text: str, allowed: str = "\n") -> set[str]:
+    """The characters of a text that could move a cursor, color a screen or reorder a line."""
+    return {c for c in text if unicodedata.category(c)[0] in "CZ" and c not in " " + allowed}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_an_answer_has_every_form(name, answers):
+    answer = answers(name)
+    assert isinstance(answer, Answer)
+    assert 0 < len(repr(answer)) < 300 and "\n" not in repr(answer)
+    assert str(answer).strip() and "nan" not in str(answer).lower().split()
+    data = json.loads(answer.to_json(), parse_constant=lambda word: pytest.fail(word))
+    assert data == json.loads(json.dumps(answer.to_dict()))
+    assert "<table" in answer._repr_html_() and answer.to_latex().strip()
+    rows = list(csv.DictReader(io.StringIO(answer.to_csv())))
+    assert len(rows) == len(answer.records()) > 0
+    for table in answer.tables():
+        assert len(answer.records(table)) == len(list(csv.DictReader(io.StringIO(answer.to_csv(table)))))
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_copies_say_the_same_and_are_read_only(name, answers):
+    answer = answers(name)
+    for same in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer)):
+        assert str(same) == str(answer) and same.to_json() == answer.to_json() and repr(same) == repr(answer)
+        assert all(not array.flags.writeable for array in arrays(vars(same)))
+
+
+def arrays(value):
+    """Every array in a value, however deep."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from arrays(each)
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from arrays(each)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_untrusted_text_is_inert_in_every_form(name, answers):
+    answer = answers(name)
+    for said in (
+        str(answer),
+        repr(answer),
+        answer.to_html(),
+        answer.to_latex(),
+        answer.to_csv(),
+        answer.to_json(),
+    ):
+        assert not acting(said)
+    assert not re.search(r"<\s*/?\s*(script|img)|<[^>]*\bonerror", answer.to_html())
+    assert "\\input{" not in answer.to_latex()
