@@ -12,11 +12,6 @@ from .answer import Answer
 from .circuits import (
     Tally,
     along,
-    copying,
-    explain_induction,
-    head,
-    head_kinds,
-    induction_heads,
     intervene,
     rerun,
     through,
@@ -31,6 +26,13 @@ from .circuits.composition.virtual_weight import virtual_weight
 from .circuits.corpus.corpus import Corpus
 from .circuits.corpus.limits import Limits
 from .circuits.corpus.order_importance import order_importance
+from .circuits.heads.copying import copying
+from .circuits.heads.entropy import entropy
+from .circuits.heads.head import head
+from .circuits.heads.heads import heads
+from .circuits.heads.induction import induction
+from .circuits.heads.rebase import rebase
+from .circuits.heads.swap import swap
 from .circuits.small.bigrams import bigrams
 from .circuits.small.skip_trigrams import skip_trigrams
 from .circuits.small.virtual_heads import virtual_heads
@@ -53,11 +55,12 @@ from .expansion import (
     compare,
     evaluate,
     expand,
-    expand_score,
     tree,
     verify,
 )
 from .expansion.derive import derive
+from .expansion.scores.derive_score import derive_score
+from .expansion.scores.score import score
 from .graph import Query, ResidualGraph, contrast, freeze, query
 from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model, rewrite
 from .version import VERSION
@@ -97,16 +100,16 @@ __all__ = [
     "copying",
     "decompose",
     "derive",
+    "derive_score",
+    "entropy",
     "equivariance",
     "evaluate",
     "expand",
-    "expand_score",
-    "explain_induction",
     "flow",
     "freeze",
     "head",
-    "head_kinds",
-    "induction_heads",
+    "heads",
+    "induction",
     "induction_model",
     "interference",
     "intervene",
@@ -120,10 +123,13 @@ __all__ = [
     "privileged_basis",
     "query",
     "random_model",
+    "rebase",
     "rerun",
     "rewrite",
     "rotate_basis",
+    "score",
     "skip_trigrams",
+    "swap",
     "through",
     "tree",
     "verify",

@@ -18,8 +18,8 @@ RESULTS = (
     px.expand(TRACE),
     px.expand(TRACE)["E L0H1 L1H0 U"],
     px.expand(TRACE).top(2, TARGET),
-    px.expand_score(TRACE, "L1H0", 2, 1),
-    px.expand_score(TRACE, "L1H0", 2, 1).top(2),
+    px.score(TRACE, "L1H0", query=2, key=1),
+    px.score(TRACE, "L1H0", query=2, key=1).top(2),
     px.composition(MODEL),
     px.virtual_heads(MODEL)[0],
     px.virtual_heads(MODEL, px.Corpus(TEXTS, 4)),
@@ -36,10 +36,10 @@ RESULTS = (
     px.memory_management(NEURONS),
     px.privileged_basis(MODEL, Corpus(TEXTS, 4)),
     px.privileged_basis(MODEL, Corpus(TEXTS, 4)).activations[0],
-    px.head_kinds(MODEL, runs=1),
-    px.induction_heads(MODEL, runs=1),
+    px.heads(MODEL, runs=1),
+    px.induction(MODEL, runs=1),
     px.head(MODEL, "L0H0"),
-    px.copying(MODEL)[0],
+    px.copying(MODEL),
     px.intervene(TRACE, px.through("L0H0")),
     MODEL,
 )
@@ -66,6 +66,7 @@ LEFT_OUT = {
     "vector",
     "window",
     "measured",
+    "index",
 }
 """Arguments with tests of their own."""
 GIVEN = {"target": TARGET, "token": 1, "a": 1, "b": 2, "vector": [0.0] * MODEL.config.d_vocab, "k": 2}

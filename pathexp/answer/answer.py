@@ -63,7 +63,9 @@ class Answer:
     # Forms ---------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return text.shortened(f"<{type(self).__name__}: {self.document.headline}>", 240)
+        saved = self.__dict__.get("_document")
+        headline = saved.headline if isinstance(saved, Document) else self.headline()
+        return text.shortened(f"<{type(self).__name__}: {headline}>", 240)
 
     def __str__(self) -> str:
         return self.text()

@@ -30,7 +30,7 @@ def _number(value: float, column: Column) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "∞" if value > 0 else "-∞"
     if column.kind == "count" or isinstance(value, int):
-        return f"{value:,.0f}" if column.kind in ("count", "number", "share") else str(value)
+        return amount(int(value)) if column.kind in ("count", "number", "share") else str(value)
     if column.kind == "share":
         return _signed(100 * value, max(column.digits - 2, 0), column.signed) + " %"
     if column.digits < 0:
@@ -43,3 +43,17 @@ def _signed(value: float, digits: int, signed: bool) -> str:
     if shown and abs(shown) >= 1e7:
         return f"{shown:{'+' if signed else ''}.{max(digits, 1)}e}"
     return f"{shown:{'+' if signed and shown else ''}.{digits}f}"
+
+
+def amount(count: int) -> str:
+    """Return a count in full, or from 10¹⁵ on by its first digits and its power of ten.
+
+    >>> amount(13_947_137_604), amount(68_719_476_736 * 10**39)
+    ('13,947,137,604', '6.87e49')
+    """
+    digits = str(abs(count))
+    return (
+        f"{count:,}"
+        if len(digits) <= 15
+        else f"{'-' * (count < 0)}{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
+    )

@@ -69,9 +69,14 @@ def centering(space: Space) -> LinearMap:
     return add(Identity(space), scale(-1.0, mean))
 
 
+def has_token_space(config: Config) -> bool:
+    """Whether tables between tokens can be read off the weights: not where norms stand on the stream."""
+    return config.norm_placement != "post" or not (config.n_layers or config.transform)
+
+
 def require_token_space(config: Config) -> None:
     """Raise PathexpError for a model whose norms stand on the stream, where no table is read off the weights."""
-    if config.norm_placement == "post" and (config.n_layers or config.transform):
+    if not has_token_space(config):
         raise PathexpError(
             "token tables cannot be read off the weights of a post-norm model: the norms on its stream stand "
             "between tokens and heads. Expand a run instead: px.expand(trace)['E L0H0 U'].weight"

@@ -14,14 +14,7 @@ from typing import Protocol
 from ..errors import PathexpError
 from ..version import VERSION
 from . import (
-    derive_score,
-    head,
-    heads,
-    induction,
     intervene,
-    rebase,
-    score,
-    swap,
 )
 from .arguments import OK, REFUSED
 from .command import GROUPS
@@ -45,13 +38,6 @@ class Command(Protocol):
 
 
 COMMANDS: Mapping[str, Command] = {
-    "score": score,
-    "derive-score": derive_score,
-    "head": head,
-    "heads": heads,
-    "swap": swap,
-    "rebase": rebase,
-    "induction": induction,
     "intervene": intervene,
 }
 

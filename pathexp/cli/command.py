@@ -144,6 +144,18 @@ def token(word: str) -> str | int:
     return int(word[1:]) if word.startswith("#") and word[1:].isdigit() else word
 
 
+def ids(word: str) -> list[int]:
+    """Read token ids.
+
+    >>> ids("3,14,15")
+    [3, 14, 15]
+    """
+    try:
+        return [int(each) for each in word.replace(",", " ").split()]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected integers such as 3,14,15, got {word!r}") from None
+
+
 SEED = Option("seed", "the seed of what is drawn at random", whole(0), metavar="N")
 CORPUS = Option("corpus", "a UTF-8 text file to measure on", metavar="FILE")
 REQUIRED_CORPUS = replace(CORPUS, required=True)

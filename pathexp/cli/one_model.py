@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ..circuits.composition.composition import composition
 from ..circuits.composition.virtual_weight import largest_entries
+from ..circuits.heads.head import side_by_side
+from ..circuits.heads.heads import heads
+from ..circuits.heads.induction import induction
 from ..circuits.small.skip_trigrams import skip_trigrams
 from ..circuits.small.virtual_heads import virtual_heads
 from ..circuits.subspaces.bottlenecks import bottlenecks
@@ -12,9 +15,39 @@ from ..circuits.subspaces.memory_management import memory_management
 from ..circuits.subspaces.overlap import overlap
 from ..circuits.subspaces.privileged_basis import privileged_basis
 from ..circuits.subspaces.rotate_basis import rotate_basis
-from .command import CORPUS, NORMS, SEED, Command, Option, integer, token, whole
+from .command import CORPUS, NORMS, SEED, Command, Option, ids, integer, token, whole
+
+REPEATED = (
+    Option("length", "tokens per copy (default: 50, or as many as fit)", whole(1), metavar="N"),
+    Option("runs", "how many texts (8)", whole(1), metavar="N"),
+    Option("prefix", "token ids that go before, such as 1 or 1,5", ids, metavar="IDS"),
+    SEED,
+)
+"""How random tokens are repeated."""
 
 COMMANDS: tuple[Command, ...] = (
+    Command(
+        "head", side_by_side, "one model",
+        "show heads side by side as two circuits: where they attend, what they write",
+        "pathexp head attn-2l --head L1H3 --head L0H2",
+        top="k", options=(
+            Option("head", "a head, such as L1H3; several are shown side by side", many=True, required=True),
+            Option("distance", "under rotary positions: how far the key is before the query", integer, metavar="N"),
+        ),
+    ),
+    Command(
+        "heads", heads, "one model",
+        "show what every head attends to on repeated tokens, and whether it copies",
+        "pathexp heads attn-2l --runs 4",
+        long=True, states=True, options=(CORPUS, *REPEATED),
+    ),
+    Command(
+        "induction", induction, "one model",
+        "find induction heads from the weights, confirm them on runs, explain their scores",
+        "pathexp induction attn-2l --runs 4",
+        long=True, states=True,
+        options=(*REPEATED, Option("score_runs", "texts on which scores are expanded (2)", whole(0), metavar="N")),
+    ),
     Command(
         "composition", composition, "one model",
         "score how much of what one component writes another reads",

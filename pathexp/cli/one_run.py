@@ -7,13 +7,20 @@ from ..circuits.attribution.decompose import decompose
 from ..circuits.attribution.flow import flow
 from ..circuits.attribution.lens import lens
 from ..circuits.attribution.position_flow import position_flow
+from ..circuits.heads.entropy import entropy
+from ..circuits.heads.rebase import rebase
+from ..circuits.heads.swap import swap
 from ..circuits.subspaces.equivariance import equivariance
 from ..expansion.expansion import tree
+from ..expansion.scores.score import score
+from ..expansion.scores.term import KINDS
 from ..expansion.summary import summary
-from .command import QUERY, SEED, Command, Option, fraction, whole
+from .command import QUERY, SEED, Command, Option, fraction, integer, whole
 
 MLP = Option("mlp", "whether paths pass through MLPs or start at them", choices=("gate", "source"))
 NODES = Option("nodes", "how many nodes of the tree to open (200)", whole(1), metavar="N")
+CIRCUITS = ("OV", "QK")
+HEAD = Option("head", "the head, such as L1H3", default="L0H0")
 
 COMMANDS = (
     Command(
@@ -74,5 +81,42 @@ COMMANDS = (
         "equivariance", equivariance, "one run", "permute a text and see whether the logits are permuted alike",
         "pathexp equivariance attn-2l 'To be, or not to be'",
         takes="run", options=(SEED,),
+    ),
+    Command(
+        "score", score, "one run",
+        "expand one attention score into pairs of paths",
+        "pathexp score attn-2l --head L1H0 --query 15 --key 6",
+        takes="run", top="k", options=(
+            HEAD,
+            Option("query", "the position that attends (the last)", integer, metavar="POSITION"),
+            Option("key", "the position attended to (the most attended)", integer, metavar="POSITION"),
+            Option("kind", "only terms of one kind", choices=KINDS),
+            Option("query_paths", "only query paths that match, such as 'E .* Q'", metavar="QUERY"),
+            Option("key_paths", "only key paths that match, such as 'S .* L0H1 K'", metavar="QUERY"),
+        ),
+    ),
+    Command(
+        "entropy", entropy, "one run",
+        "measure the entropy of every head's attention",
+        "pathexp entropy attn-2l 'To be, or not to be'",
+        takes="run",
+    ),
+    Command(
+        "swap", swap, "one run",
+        "exchange what two heads write (OV) or where they attend (QK), and run",
+        "pathexp swap attn-2l --head L1H3 --other L0H2 --circuit QK",
+        takes="run", top="k", options=(
+            Option("head", "a head, such as L1H3", required=True), Option("other", "another head", required=True),
+            Option("circuit", "what is exchanged (OV)", choices=CIRCUITS),
+        ),
+    ),
+    Command(
+        "rebase", rebase, "one run",
+        "change the basis of a head's queries, keys and values: they change, and nothing else does",
+        "pathexp rebase attn-2l --head L1H3",
+        takes="run", options=(
+            Option("head", "the head, such as L1H3", required=True),
+            Option("circuit", "only values (OV), or only queries and keys (QK)", choices=CIRCUITS), SEED,
+        ),
     ),
 )  # fmt: skip

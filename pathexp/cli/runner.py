@@ -89,7 +89,7 @@ def check_outputs(options: argparse.Namespace) -> None:
     if (file := getattr(options, "resume", None)) is not None:
         if not file.endswith(".npz"):
             raise PathexpError(f"--resume: expected a file that ends in .npz, got {file!r}")
-        if getattr(options, "corpus", "") is None:
+        if hasattr(options, "windows") and options.corpus is None:
             raise PathexpError("--resume goes on with a corpus: give --corpus FILE, the same as before")
         _check_folder("--resume", file)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..answer import Report, Table, columns
 from ..expansion.derive import derive
+from ..expansion.scores.derive_score import POSITIONS, derive_score
 from ..model import models
-from .command import QUERY, Command, Option, whole
+from .command import QUERY, Command, Option, integer, whole
 
 
 def bundled() -> Report:
@@ -28,6 +29,21 @@ COMMANDS = (
             Option("layers", "how many layers (2)", whole(0), metavar="N"),
             Option("heads", "heads per layer (2)", whole(1), metavar="N"),
             QUERY,
+            Option("max_terms", "how many terms to list (200)", whole(1), metavar="N"),
+        ),
+    ),
+    Command(
+        "derive-score", derive_score, "symbols and files",
+        "write the terms of an attention score as symbols, from sizes alone",
+        "pathexp derive-score --layers 2 --heads 1 --head L1H0",
+        takes="nothing",
+        options=(
+            Option("head", "the head whose scores are expanded (L1H0)"),
+            Option("layers", "how many layers (2)", whole(1), metavar="N"),
+            Option("heads", "heads per layer (2)", whole(1), metavar="N"),
+            Option("positions", "how positions enter", choices=POSITIONS),
+            Option("distance", "under rotary positions: how far the key is before the query (1)", integer, metavar="N"),
+            Option("model", "the sizes and switches of a bundled model or a file instead"),
             Option("max_terms", "how many terms to list (200)", whole(1), metavar="N"),
         ),
     ),

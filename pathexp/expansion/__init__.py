@@ -5,7 +5,7 @@ from .expansion import Expansion, expand, tree
 from .path import Path
 from .ranking import Ranking
 from .scores.results import AnyScoreTerm, Effect, ScoreRanking
-from .scores.score import expand_score
+from .scores.score import score
 from .scores.score_expansion import ScoreExpansion
 from .scores.term import KINDS, PositionBias, ScoreTerm
 from .scores.verdict import ScoreVerdict
@@ -35,7 +35,7 @@ __all__ = [
     "equal",
     "evaluate",
     "expand",
-    "expand_score",
+    "score",
     "tree",
     "verify",
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits import rebase_ov, rebase_qk
+from pathexp.circuits.heads.head_edits import rebase_ov, rebase_qk
 from pathexp.model.attention import capped, softmax
 from pathexp.model.rewrite import Step, check_steps, rewritten, unnormalized_rows
 from tests.zoo import FAMILIES

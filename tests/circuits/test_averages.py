@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits import (
-    explain_induction,
-)
 from pathexp.circuits.corpus.corpus import Corpus
 from pathexp.circuits.corpus.limits import Limits
 from pathexp.circuits.corpus.tally import Tally
+from pathexp.circuits.heads.induction_score import induction_score
 from pathexp.cli import main
 
 TEXT = "Macbeth shall sleep no more. Macbeth shall sleep no more, and so shall I not sleep. "
@@ -38,15 +36,15 @@ AVERAGES = {
     "order_importance": lambda n, corpus, **how: px.order_importance(
         px.load("attn-1l"), px.Corpus(corpus, 8, n), max_order=0, limits=Limits(**how)
     ),
-    "head_kinds": lambda n, _, **how: px.head_kinds(px.load("attn-2l"), runs=n, length=12, **how),
-    "head_kinds of a text": lambda n, corpus, **how: px.head_kinds(
-        px.load("attn-2l"), corpus, runs=n, length=9, **how
+    "heads": lambda n, _, **how: px.heads(px.load("attn-2l"), runs=n, length=12, limits=Limits(**how)),
+    "heads of a text": lambda n, corpus, **how: px.heads(
+        px.load("attn-2l"), corpus=corpus, runs=n, length=9, limits=Limits(**how)
     ),
-    "induction_heads": lambda n, _, **how: (
-        px.induction_heads(px.load("attn-2l"), runs=n, length=12, **how).kinds
+    "induction": lambda n, _, **how: px.induction(
+        px.load("attn-2l"), runs=n, length=12, score_runs=0, limits=Limits(**how)
     ),
-    "explain_induction": lambda n, _, **how: explain_induction(
-        px.load("attn-2l"), "L1H0", "L0H2", runs=n, length=6, queries=2, **how
+    "induction_score": lambda n, _, **how: induction_score(
+        px.load("attn-2l"), "L1H0", "L0H2", runs=n, length=6, queries=2, limits=Limits(**how)
     ),
     "skip_trigrams": lambda n, _, **how: px.skip_trigrams(
         px.load("attn-1l"), k=1, bugs=1, contexts=n, limits=Limits(**how)
@@ -63,6 +61,8 @@ STREAMS = {
 
 def numbers(found):
     """All numbers of a result but its sums, in order."""
+    if isinstance(found, px.Answer):
+        return numbers([list(row.values()) for row in found.records()])
     if is_dataclass(found):
         return [x for f in fields(found) if f.name != "tally" for x in numbers(getattr(found, f.name))]
     if isinstance(found, dict):
@@ -119,7 +119,7 @@ def test_memory_is_flat(name):
     assert peak(30) < 1.25 * few + 50_000
 
 
-@pytest.mark.parametrize("name", ["bigrams", "virtual_heads", "order_importance", "head_kinds of a text"])
+@pytest.mark.parametrize("name", ["bigrams", "virtual_heads", "order_importance", "heads of a text"])
 def test_no_text_is_refused_and_so_is_what_is_none(name):
     ask = AVERAGES[name]
     for corpus in ([], iter(()), [""], ["T"]):
@@ -135,7 +135,7 @@ COMMANDS = {
     "virtual-heads": (["virtual-heads", "attn-2l", "--corpus", "FILE", "--length", "8"], "--windows"),
     "order-importance": (["order-importance", "attn-1l", "--corpus", "FILE", "--length", "8"], "--windows"),
     "heads": (["heads", "attn-2l", "--length", "9"], "--runs"),
-    "heads of a text": (["heads", "attn-2l", "--length", "9", "--texts", "FILE"], "--runs"),
+    "heads of a text": (["heads", "attn-2l", "--length", "9", "--corpus", "FILE"], "--runs"),
     "induction": (["induction", "attn-2l", "--length", "9"], "--runs"),
     "skip-trigrams": (["skip-trigrams", "--top", "2", "--bugs", "2"], "--contexts"),
 }

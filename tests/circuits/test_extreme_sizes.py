@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pathexp import composition, virtual_weight
+from pathexp import composition, copying, virtual_weight
 from pathexp.algebra import column, diagonal, entry, row
-from pathexp.circuits import copying
 from pathexp.circuits.composition.composition_path import path_composition
 from pathexp.circuits.composition.rescaled import rescaled
 from pathexp.circuits.small.virtual_heads import virtual_heads

@@ -59,9 +59,9 @@ def test_its_paths_add_up_within_six_gigabytes() -> None:
 
 def test_its_induction_heads_are_found_by_the_library() -> None:
     """L18H6 and L17H4 copy what followed; L16H0 and L11H1 look one token back."""
-    kinds = px.head_kinds(smollm2(), length=20, runs=2)
-    assert {"L18H6", "L17H4"} <= set(kinds.of_kind("induction"))
-    assert {"L16H0", "L11H1"} <= set(kinds.of_kind("previous token"))
+    kinds = px.heads(smollm2(), length=20, runs=2)
+    assert {"L18H6", "L17H4"} <= set(kinds.of_type("induction"))
+    assert {"L16H0", "L11H1"} <= set(kinds.of_type("previous token"))
 
 
 def test_its_largest_paths_with_all_gates_frozen_are_proven_and_right() -> None:

@@ -16,7 +16,7 @@ from transformer_lens import FactoredMatrix, TransformerBridgeConfig  # noqa: E4
 from transformer_lens.model_bridge.bridge import TransformerBridge  # noqa: E402
 
 import pathexp as px  # noqa: E402
-from pathexp.circuits import ov_spectrum, qk_spectrum  # noqa: E402
+from pathexp.circuits.heads.copying import ov_spectrum, qk_spectrum  # noqa: E402
 from pathexp.model import from_transformer_lens  # noqa: E402
 from tests.interop.double import in_double, shake  # noqa: E402
 
@@ -65,7 +65,7 @@ def test_scores_add_up_to_theirs(bridge) -> None:
         q, k = (cache[f"blocks.{layer}.attn.hook_{name}"][0].numpy() for name in "qk")
         for index in range(4):
             theirs = q[8].reshape(4, 10)[index] @ k[3].reshape(4, 10)[index] / np.sqrt(10)
-            found = px.expand_score(trace, f"L{layer}H{index}", query=8, key=3)
+            found = px.score(trace, f"L{layer}H{index}", query=8, key=3)
             np.testing.assert_allclose(found.value(), theirs, rtol=1e-5)
             pattern = cache[f"blocks.{layer}.attn.hook_pattern"][0, index, 8].numpy()
             weights = np.exp(found.row())

@@ -5,11 +5,9 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from pathexp import head_kinds, load
 from pathexp.cli import main
 from pathexp.errors import SizeError, SpaceError
 from pathexp.report.bars import bars
-from pathexp.report.circuit_pictures import draw_kinds
 from pathexp.report.svg import grid, heat_map, safe
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -54,10 +52,6 @@ def test_labels_that_do_not_fit_are_refused():
 def test_a_map_too_large_to_look_at_is_refused():
     with pytest.raises(SizeError, match="600 × 600"):
         heat_map(np.zeros((600, 600)), ["a"] * 600, ["x"] * 600)
-
-
-def test_a_model_without_heads_has_a_picture_without_rows():
-    assert not cells(draw_kinds(head_kinds(load("attn-0l"))))
 
 
 def test_bars_say_their_rows_series_and_values():

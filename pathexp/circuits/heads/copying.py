@@ -1,123 +1,27 @@
-"""Does a head copy? The eigenvalues of a token table, the sign of their sum, and who wins each row.
+"""Does a head copy? The eigenvalues of its token tables, and the sign of their sum.
 
 Elhage et al. 2021, "Detecting Copying Behavior": a head that raises the logits of the tokens it attends to has an
-OV circuit W_U W_OV W_E with positive eigenvalues; a head that looks for its own token, a QK circuit with such.
+OV circuit W_U W_OV W_E with positive eigenvalues; a head that attends to its own token, a QK circuit with such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import ClassVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...algebra import LinearMap, waist
-from ...algebra.operations import endomorphism
-from ...arguments import expect, instance, whole
-from ...graph import Array
+from ...answer import Answer, Column, Figure, Note, Part, Table, columns
+from ...arguments import expect, instance
+from ...errors import PathexpError
+from ...expansion.header import model_facts
 from ...model import Model
 from ...model.model import check_model
 from ..composition.rescaled import rescaled, scales
-from .head import Head, head
+from .head import Head, every_head
+from .spectrum import Spectrum, row_maximum_on_diagonal, turned_spectrum
 from .token_grams import keys_read, queries_read, token_grams, values_read, written
-
-NO_EIGENVALUES = "no nonzero eigenvalues"
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """The eigenvalues of a map of a space to itself, zeros left out, and what their signs say.
-
-    `eigenvalues` are complex, by descending magnitude; `size` is the dimension of the space, all other
-    eigenvalues being zero. `score` is Σλ / Σ|λ|, from -1 to 1, and `positive` the share of Σ|λ| that
-    eigenvalues of positive real part hold; both are None, with a `reason`, where that is 0/0. Of weights of
-    extreme size (beyond 2^±40) the eigenvalues are `eigenvalues` · 2^`exponent`, which float64 may not hold.
-    """
-
-    eigenvalues: NDArray[np.complex128]
-    size: int
-    exponent: int = 0
-
-    @property
-    def total(self) -> float:
-        """Σ|λ|."""
-        return float(np.abs(self.eigenvalues).sum())
-
-    @property
-    def score(self) -> float | None:
-        """The copying score Σλ / Σ|λ|; real, since eigenvalues come in conjugate pairs."""
-        return None if self.reason else float(self.eigenvalues.real.sum()) / self.total + 0.0
-
-    @property
-    def positive(self) -> float | None:
-        """The share of Σ|λ| with positive real part."""
-        if self.reason:
-            return None
-        return float(np.abs(self.eigenvalues[self.eigenvalues.real > 0]).sum()) / self.total
-
-    @property
-    def reason(self) -> str | None:
-        """Why the scores are undefined, or None where they are defined."""
-        return None if len(self.eigenvalues) else NO_EIGENVALUES
-
-    def __repr__(self) -> str:
-        found = self.reason if self.score is None else f"score {self.score:+.4f}"
-        return f"<Spectrum: {len(self.eigenvalues)} of {self.size} eigenvalues, {found}>"
-
-
-def spectrum(map: LinearMap) -> Spectrum:
-    """Return the eigenvalues of a map that can be told from zero.
-
-    They are those of the smallest cyclic rotation, r × r for a map of rank r. An eigenvalue no larger than its
-    own rounding error (its condition number times ε times the norm) counts as zero, so that a nilpotent map has
-    none instead of a ring of tiny ones. Raises SpaceError unless the map goes from a space to itself.
-    O((size) r² + r³).
-
-    >>> from pathexp.algebra import Dense, Space
-    >>> plane = Space("plane", 2)
-    >>> spectrum(Dense([[0, -1], [1, 0]], plane, plane)).score  # a quarter turn: λ = ±i
-    0.0
-    >>> spectrum(Dense([[0, 1], [0, 0]], plane, plane))  # nilpotent
-    <Spectrum: 0 of 2 eigenvalues, no nonzero eigenvalues>
-    """
-    expect("spectrum", map=(map, instance(LinearMap, "a linear map")))
-    endomorphism(map, "spectrum")
-    left, right = waist(map)
-    return turned_spectrum(right @ left, float(np.linalg.norm(left) * np.linalg.norm(right)), map.target.size)
-
-
-def turned_spectrum(turned: Array, scale: float, size: int) -> Spectrum:
-    """Return the spectrum of a map of a space of `size` dimensions from its cyclic rotation, (r, r).
-
-    `scale` is the product of the norms of what was multiplied to `turned`: its entries are known to about ε times
-    that.
-    """
-    values, errors = _values_and_errors(turned, scale)
-    kept = values[np.abs(values) > errors]
-    order = np.lexsort((-kept.imag, -kept.real, -np.abs(kept).round(12)))
-    return Spectrum(kept[order].astype(np.complex128), size)
-
-
-def _values_and_errors(turned: Array, scale: float) -> tuple[NDArray[np.complex128], Array]:
-    """Eigenvalues, and how far rounding may have moved each: scale · ε / |yᴴ x| (Golub & Van Loan, 7.2.2)."""
-    if not turned.size or not turned.any():
-        return np.zeros(0, dtype=np.complex128), np.zeros(0)
-    values, right = np.linalg.eig(turned)
-    condition = _conditions(right)
-    rounding = len(turned) * np.finfo(np.float64).eps
-    return values.astype(np.complex128), rounding * condition * scale
-
-
-def _conditions(right: NDArray[np.complex128]) -> Array:
-    """The condition number of each eigenvalue, from unit right eigenvectors; infinite where they are dependent."""
-    try:
-        left = np.linalg.inv(right)
-    except np.linalg.LinAlgError:
-        return np.full(len(right), np.inf)
-    with np.errstate(over="ignore"):  # an infinite condition number is one
-        return np.asarray(np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=0))
 
 
 def ov_spectrum(head: Head) -> Spectrum:
@@ -176,73 +80,112 @@ def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
     return replace(found, exponent=exponent)
 
 
-def row_maximum_on_diagonal(map: LinearMap, block: int = 2**22) -> float:
-    """Return the share of rows whose largest entry stands on the diagonal; ties count for the diagonal.
+@dataclass(frozen=True)
+class HeadCopying:
+    """The spectra of a head's two circuits; QK is None under rotary positions, where there is one per distance."""
 
-    For an OV table: of how many tokens the logit is raised most by attending to that token itself. The table
-    is formed `block` entries at a time. Raises SpaceError unless the map goes from a space to itself.
-
-    >>> from pathexp.algebra import Dense, Space
-    >>> three = Space("three", 3)
-    >>> row_maximum_on_diagonal(Dense([[5, 1, 0], [9, 2, 0], [0, 0, 1]], three, three))
-    0.6666666666666666
-    """
-    expect("row_maximum_on_diagonal", block=(block, whole(1)))
-    expect("row_maximum_on_diagonal", map=(map, instance(LinearMap, "a linear map")))
-    endomorphism(map, "row maximum on the diagonal")
-    left, right = waist(map)
-    step = max(1, block // max(1, map.source.size))
-    wins = [_wins(left[at : at + step] @ right, at) for at in range(0, len(left), step)]
-    return float(np.concatenate(wins).mean())
-
-
-def _wins(rows: Array, start: int) -> NDArray[np.bool_]:
-    diagonal = rows[np.arange(len(rows)), start + np.arange(len(rows))]
-    return np.asarray(diagonal >= rows.max(axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-class Copying:
-    """What the spectra of a head's two circuits say; QK is None under rotary positions, where it is many."""
-
-    head: Head
+    label: str
     ov: Spectrum
     qk: Spectrum | None
 
-    @property
-    def label(self) -> str:
-        """The head's label."""
-        return self.head.label
 
-    @cached_property
-    def ov_on_diagonal(self) -> float:
-        """Of how many tokens the logit is raised most by attending to that token itself, as a share.
-
-        O(d_vocab² d_head): minutes for a large vocabulary.
-        """
-        return row_maximum_on_diagonal(self.head.ov_table)
-
-
-def copying(model: Model) -> tuple[Copying, ...]:
-    """Return the spectra of every head of a model.
-
-    Elhage et al. 2021, "Detecting Copying Behavior". O(d_vocab d_model²) once, O(d_model² d_head) a head.
+@dataclass(frozen=True, eq=False, repr=False)
+class Copying(Answer):
+    """The spectra of every head of a model, as a sequence.
 
     >>> import pathexp as px
-    >>> found = copying(px.induction_model())
-    >>> [(each.label, each.ov.score) for each in found]
+    >>> found = px.copying(px.induction_model())
+    >>> len(found), found[1].label, found.on_diagonal("L1H0")
+    (2, 'L1H0', 1.0)
+    """
+
+    live: ClassVar[frozenset[str]] = frozenset({"model"})
+
+    model: Model
+    heads: tuple[HeadCopying, ...]
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    @overload
+    def __getitem__(self, index: int) -> HeadCopying: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[HeadCopying, ...]: ...
+    def __getitem__(self, index: int | slice) -> HeadCopying | tuple[HeadCopying, ...]:
+        return self.heads[index]
+
+    def __iter__(self) -> Iterator[HeadCopying]:
+        return iter(self.heads)
+
+    def on_diagonal(self, label: str) -> float:
+        """Return for which share of tokens attending to a token raises that token's own logit most.
+
+        Raises PathexpError if there is no such head. O(d_vocab² d_head): minutes for a large vocabulary.
+        """
+        for head in every_head(self.model):
+            if head.label == label:
+                return row_maximum_on_diagonal(head.ov_table)
+        raise PathexpError(f"no head {label!r} among the {len(self.heads)} heads of {self.model!r}")
+
+    def headline(self) -> str:
+        """Return what the scores are."""
+        return "copying scores Σλ/Σ|λ|: +1 copies (OV) or matches its own token (QK), -1 does the opposite"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield one row a head, the largest OV score first, and the eigenvalues of the OV and QK tables."""
+        yield model_facts(self.model)
+        ranked = sorted(self.heads, key=lambda each: -2.0 if each.ov.score is None else -each.ov.score)
+        head = (
+            columns.text("head"),
+            *spectrum_columns("ov", "OV copying score"),
+            *spectrum_columns("qk", "QK matching score"),
+        )
+        rows = [(each.label, *spectrum_row(each.ov), *spectrum_row(each.qk)) for each in ranked]
+        yield Table(head, rows, "heads", key=("head",), value="ov", shown=24)
+        yield from copying_notes(self.heads)
+        yield spectra_figure(self.heads)
+
+
+def spectrum_columns(name: str, title: str) -> tuple[Column, ...]:
+    """Return the columns of a spectrum in a table of heads; all but the score are for machines."""
+    hidden = (columns.hidden(f"{name}_{what}") for what in ("positive", "reason", "size"))
+    return columns.number(name, title, digits=3), *hidden
+
+
+def spectrum_row(found: Spectrum | None) -> tuple[float | str | None, ...]:
+    """Return the values under `spectrum_columns`."""
+    return (None,) * 4 if found is None else (found.score, found.positive, found.reason, found.size)
+
+
+def copying_notes(heads: Sequence[HeadCopying]) -> Iterator[Note]:
+    """Yield why some scores are undefined, if any are."""
+    if any(each.qk is None for each in heads):
+        yield Note(
+            "Under rotary positions there is one QK spectrum per distance: qk_spectrum(head, distance)."
+        )
+    if reasons := {s.reason for each in heads for s in (each.ov, each.qk) if s is not None and s.reason}:
+        yield Note(f"Undefined scores: {', '.join(sorted(reasons))}.")
+
+
+def spectra_figure(heads: Sequence[HeadCopying]) -> Figure:
+    """Return the eigenvalues of every head's OV table."""
+    series = {each.label: each.ov.eigenvalues for each in heads}
+    return Figure("spectra", "ov_spectra", {"series": series}, "eigenvalues of W_U W_OV W_E")
+
+
+def copying(model: Model) -> Copying:
+    """Return the spectra of every head of a model.
+
+    Elhage et al. 2021, "Detecting Copying Behavior". Raises PathexpError for post-norm models.
+    O(d_vocab d_model²) once, O(d_model² d_head) a head.
+
+    >>> import pathexp as px
+    >>> [(each.label, each.ov.score) for each in copying(px.induction_model())]
     [('L0H0', None), ('L1H0', 1.0)]
     """
     check_model(model, "copying")
-    return tuple(_copying(each) for each in heads(model))
+    return Copying(model, tuple(_copying(each) for each in every_head(model)))
 
 
-def heads(model: Model) -> Iterator[Head]:
-    """Iterate over the heads of a model, layer by layer."""
-    for layer in range(model.config.n_layers):
-        for index in range(model.config.n_heads):
-            yield head(model, f"L{layer}H{index}")
-
-
-def _copying(each: Head) -> Copying:
-    return Copying(each, ov_spectrum(each), None if each.form.by_distance else qk_spectrum(each))
+def _copying(each: Head) -> HeadCopying:
+    return HeadCopying(each.label, ov_spectrum(each), None if each.form.by_distance else qk_spectrum(each))

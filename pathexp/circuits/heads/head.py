@@ -1,22 +1,38 @@
-"""One head as two circuits: where it looks (QK) and what it brings (OV), in the stream and between tokens."""
+"""One head as two circuits: where it attends (QK) and what it writes (OV), in the stream and between tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
 
 from ...algebra import Dense, LinearMap, Space, compose
+from ...answer import Answer, Note, Part
 from ...arguments import expect, whole
 from ...errors import FreezeError
+from ...expansion.header import model_facts
 from ...graph.form import ScoreForm, score_form
 from ...graph.reading import head_place
 from ...model import Model
 from ...model.model import check_model
-from ..token_space import HEAD, MODEL, embedding, reading, require_token_space, unembedding, writing
+from ..token_space import (
+    HEAD,
+    MODEL,
+    embedding,
+    has_token_space,
+    reading,
+    require_token_space,
+    unembedding,
+    writing,
+)
+from .circuit import Circuit, circuit_parts
 
 
-@dataclass(frozen=True, eq=False)
-class Head:
-    """One attention head of a model, its circuits as factored maps of rank at most d_head.
+@dataclass(frozen=True, eq=False, repr=False)
+class Head(Answer):
+    """One attention head of a model, its circuits as factored maps of rank at most d_head; an answer that can act.
 
     `OV` and `QK` are the bare products of weights on the stream, (d_model, d_model); the token tables hold the
     gains of the norms on the way as well, and neither holds biases or scales. A QK entry times the attention
@@ -30,38 +46,49 @@ class Head:
     W_Eᵀ · W_Q_L1H2ᵀ · W_K_L1H2 · W_E : vocab(11) -> vocab(11), rank <= 5
     """
 
+    live: ClassVar[frozenset[str]] = frozenset({"model"})
+
     model: Model
     layer: int
     index: int
+    distance: int | None = None
+    """How far the key is before the query, where the printed QK circuit depends on it (rotary positions)."""
+    k: int = 8
+    """How many entries of each token table are printed."""
 
     @property
     def label(self) -> str:
         """Such as "L1H2"."""
         return f"L{self.layer}H{self.index}"
 
-    def __repr__(self) -> str:
-        return f"Head({self.label} of {self.model!r})"
+    def headline(self) -> str:
+        """Return which head this is."""
+        return f"{self.label} as two circuits"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield sizes and spectra of both circuits, and the largest entries of their token tables."""
+        return head_parts(self.model, [self], self.k)
 
     # Weights -------------------------------------------------------------------------------------------
 
     @property
     def W_Q(self) -> LinearMap:
-        """(d_head, d_model): what of the stream asks."""
+        """(d_head, d_model): what queries read of the stream."""
         return self._reader("W_Q", self.index)
 
     @property
     def W_K(self) -> LinearMap:
-        """(d_head, d_model): what of the stream is matched; shared by a group of heads under grouped queries."""
+        """(d_head, d_model): what keys read of the stream; shared by a group of heads under grouped queries."""
         return self._reader("W_K", self._kv)
 
     @property
     def W_V(self) -> LinearMap:
-        """(d_head, d_model): what of the stream is moved; shared like W_K."""
+        """(d_head, d_model): what values read of the stream; shared like W_K."""
         return self._reader("W_V", self._kv)
 
     @property
     def W_O(self) -> LinearMap:
-        """(d_model, d_head): where to it is written."""
+        """(d_model, d_head): where the head writes."""
         array = self.model.weights.W_O[self.layer, self.index]
         return Dense(array, self._model_space, self._head_space, f"W_O_{self.label}")
 
@@ -90,7 +117,7 @@ class Head:
 
     @property
     def OV(self) -> LinearMap:
-        """W_O W_V, (d_model, d_model): what the head brings to where it looks from."""
+        """W_O W_V, (d_model, d_model): what the head writes at a query that attends to a position."""
         return compose(self.W_O, self.W_V)
 
     @property
@@ -124,7 +151,7 @@ class Head:
 
     @property
     def qk_table(self) -> LinearMap:
-        """W_Eᵀ W_QK W_E, (destination token, source token): how much a token draws another's attention.
+        """W_Eᵀ W_QK W_E, (destination token, source token): how much a destination attends to a source.
 
         Raises FreezeError under rotary positions: use `qk_table_at`.
         """
@@ -137,6 +164,15 @@ class Head:
         read = compose(*reading(self.model, self.layer), embedding(self.model))
         return compose(read.T, self.QK_at(distance), read)
 
+    def circuits(self) -> Iterator[Circuit]:
+        """Yield what can be shown of QK and OV: nothing of a post-norm model, no QK without its distance."""
+        if has_token_space(self.model.config):
+            names = self.model.token_string, self.model.output_string
+            if self.distance is not None or not self.form.by_distance:
+                stream, table = self.QK_at(self.distance or 0), self.qk_table_at(self.distance or 0)
+                yield Circuit(self.label, "QK", stream, table, self.form.scale, *names)
+            yield Circuit(self.label, "OV", self.OV, self.ov_table, 1.0, *names)
+
     def _refuse_rotary(self, what: str) -> None:
         if self.form.by_distance:
             raise FreezeError(
@@ -145,8 +181,64 @@ class Head:
             )
 
 
-def head(model: Model, label: str) -> Head:
+def every_head(model: Model) -> Iterator[Head]:
+    """Iterate over the heads of a model, layer by layer."""
+    for layer, index in np.ndindex(model.config.n_layers, model.config.n_heads):
+        yield Head(model, layer, index)
+
+
+def head_parts(model: Model, heads: Sequence[Head], k: int) -> Iterator[Part]:
+    """Yield the circuits of heads of one model side by side, and why some cannot be shown."""
+    yield model_facts(model)
+    shown = [circuit for head in heads for circuit in head.circuits()]
+    yield from circuit_parts(shown, k)
+    if not has_token_space(model.config):
+        yield Note("token tables cannot be read off the weights of a post-norm model")
+    elif len(shown) < 2 * len(heads):
+        yield Note("under rotary positions there is one QK circuit per distance: give distance (--distance)")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SideBySide(Answer):
+    """Several heads of one model, their circuits side by side."""
+
+    live: ClassVar[frozenset[str]] = frozenset({"model", "heads"})
+
+    model: Model
+    heads: tuple[Head, ...]
+    k: int
+
+    def headline(self) -> str:
+        """Return which heads these are."""
+        return f"{', '.join(head.label for head in self.heads)} as two circuits each"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield sizes and spectra of all circuits, and the largest entries of their token tables."""
+        return head_parts(self.model, self.heads, self.k)
+
+
+def side_by_side(
+    model: Model, *, head: Sequence[str], distance: int | None = None, k: int = 8
+) -> Head | SideBySide:
+    """Return one head of a model, or several side by side, by their labels; options as in `px.head`."""
+    found = tuple(head_of(model, label, distance, k) for label in head)
+    return found[0] if len(found) == 1 else SideBySide(model, found, k)
+
+
+def head_of(model: Model, label: str, distance: int | None = None, k: int = 8) -> Head:
+    """Return a head by its label; see `head`."""
+    check_model(model, "head")
+    expect("head", distance=(distance, whole().or_none), k=(k, whole(1)))
+    return Head(model, *head_place(model.config, label), distance, k)
+
+
+def head(model: Model, label: str, *, distance: int | None = None, k: int = 8) -> Head:
     """Return one head of a model as its two circuits.
+
+    Parameters
+    ----------
+    distance: how far the key is before the query, for what is printed of QK under rotary positions.
+    k: how many entries of each token table are printed.
 
     Elhage et al. 2021, "Attention Heads are Independent and Additive". Raises GraphError if there is none.
 
@@ -154,5 +246,4 @@ def head(model: Model, label: str) -> Head:
     >>> head(px.induction_model(), "L1H0").ov_table.shape
     (8, 8)
     """
-    check_model(model, "head")
-    return Head(model, *head_place(model.config, label))
+    return head_of(model, label, distance, k)

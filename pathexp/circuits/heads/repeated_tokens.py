@@ -1,4 +1,4 @@
-"""Tokens said twice: the token before, the earlier copy, and the token after that copy stand at known places."""
+"""Repeated random tokens: the token before, the earlier copy, and the token after that copy are at known places."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...arguments import SEED, expect, sequence_of, whole
 from ...errors import PathexpError
 from ...model import Model, Trace
 from ...model.model import check_model, check_predicts_tokens
-from ..corpus import Corpus, Tokens, windows
-from ..running import asked
+from ..corpus.corpus import Corpus, Source
+from ..corpus.tally import Tokens, question_of
 
 PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST = (
     "previous token",
@@ -22,12 +22,12 @@ PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST = (
     "current token",
     "first token",
 )
-KINDS = (PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST)
+TYPES = (PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST)
 
 
 @dataclass(frozen=True)
-class Repeated:
-    """A run of random tokens said twice, after a prefix: copies begin at `start` and `start + length`."""
+class RepeatedRun:
+    """A run of repeated tokens after a prefix: copies begin at `start` and `start + length`."""
 
     trace: Trace
     start: int
@@ -49,8 +49,8 @@ class Repeated:
         middle = self.start + self.length
         return float(each[self.start : middle - 1].mean()), float(each[middle : n - 1].mean())
 
-    def looks(self) -> dict[str, tuple[int, int]]:
-        """Where the kinds look from a query, as (multiple of the query, offset)."""
+    def attended(self) -> dict[str, tuple[int, int]]:
+        """Return to which position each attention type attends, as (multiple of the query, offset)."""
         return {
             PREVIOUS: (1, -1),
             INDUCTION: (1, 1 - self.length),
@@ -62,24 +62,24 @@ class Repeated:
 
 def repeated_runs(
     model: Model, *, length: int | None = None, runs: int = 8, prefix: Sequence[int] = (), seed: int = 0
-) -> Iterator[Repeated]:
-    """Run a model on random tokens said twice, all different within a copy.
+) -> Iterator[RepeatedRun]:
+    """Run a model on repeated random tokens, all different within a copy.
 
     Olsson et al. 2022, "In-context Learning and Induction Heads" (repeated random sequences).
 
-    `length` tokens a copy, by default 50 or as many as fit; `prefix` goes before, such as a begin token.
-    Raises PathexpError if fewer than 3 tokens a copy fit into the context or the vocabulary.
+    `length` tokens per copy, by default 50 or as many as fit; `prefix` goes before, such as a begin token.
+    Raises PathexpError if fewer than 3 tokens per copy fit into the context or the vocabulary.
     """
     check_model(model, "repeated_runs")
-    said = Said(model, length, prefix, seed)
-    return (said.run(tokens) for tokens in islice(said.random(), checked_runs(runs)))
+    texts = RepeatedTokens(model, length, prefix, seed)
+    return (texts.run(tokens) for tokens in islice(texts.random(), checked_runs(runs)))
 
 
 @dataclass(frozen=True)
-class Said:
-    """Texts of `copy` tokens said twice after a prefix, from random tokens or from a corpus.
+class RepeatedTokens:
+    """Texts of `copy` tokens that are repeated once after a prefix, from random tokens or from a corpus.
 
-    Raises PathexpError if fewer than 3 tokens a copy fit into the context or the vocabulary.
+    Raises PathexpError if fewer than 3 tokens per copy fit into the context or the vocabulary.
     """
 
     model: Model
@@ -90,13 +90,13 @@ class Said:
     def __post_init__(self) -> None:
         ids = sequence_of(whole(0), "a list of token ids")
         length = (self.length, whole().or_none)
-        expect("tokens said twice", length=length, seed=(self.seed, SEED), prefix=(self.prefix, ids))
+        expect("repeated tokens", length=length, seed=(self.seed, SEED), prefix=(self.prefix, ids))
         check_predicts_tokens(self.model, "repeated tokens")
         c = self.model.config
         if not 3 <= self.copy <= self.room:
             raise PathexpError(
-                f"random tokens said twice need from 3 to {self.room} tokens a copy in this model (n_ctx "
-                f"{c.n_ctx}, {c.d_vocab} tokens); asked {self.copy}"
+                f"repeated random tokens: expected from 3 to {self.room} tokens per copy in this model (n_ctx "
+                f"{c.n_ctx}, vocabulary {c.d_vocab}), got {self.copy}"
             )
 
     @property
@@ -111,35 +111,35 @@ class Said:
         return min(50, self.room) if self.length is None else self.length
 
     def random(self) -> Iterator[Tokens]:
-        """Random tokens said twice, all different within a copy, without end."""
+        """Yield repeated random tokens, all different within a copy, without end."""
         rng = np.random.default_rng(self.seed)
         while True:
             yield self.twice(rng.permutation(self.model.config.d_vocab)[: self.copy])
 
-    def of(self, corpus: Corpus) -> Iterator[Tokens]:
-        """The windows of a corpus, each said twice."""
-        return (self.twice(window) for window in windows(self.model, corpus, self.copy))
+    def of(self, corpus: Source) -> Iterator[Tokens]:
+        """Yield the windows of a corpus, each repeated once."""
+        return (self.twice(window) for window in Corpus(corpus, self.copy).cut(self.model))
 
     def twice(self, copy: Tokens) -> Tokens:
-        """The prefix, and a copy twice."""
+        """Return the prefix, and a copy twice."""
         return np.concatenate([np.array(self.prefix, dtype=np.int64), copy, copy])
 
-    def run(self, tokens: Tokens) -> Repeated:
+    def run(self, tokens: Tokens) -> RepeatedRun:
         """Run the model."""
         return self.of_run(self.model.run(tokens))
 
-    def of_run(self, trace: Trace) -> Repeated:
-        """A run of such tokens."""
-        return Repeated(trace, len(self.prefix), self.copy)
+    def of_run(self, trace: Trace) -> RepeatedRun:
+        """Return a run of such tokens."""
+        return RepeatedRun(trace, len(self.prefix), self.copy)
 
     def question(self, what: str) -> str:
-        """What is measured, for sums to be taken up."""
+        """Return what is measured, for sums to be taken up."""
         begun = f" after {list(self.prefix)}" if self.prefix else ""
-        return asked(f"{what} on tokens said twice{begun}", self.model, 2 * self.copy)
+        return question_of(f"{what} on repeated tokens{begun}", self.model, 2 * self.copy)
 
 
 def checked_runs(runs: int) -> int:
-    """Return how many texts there are to be. Raises PathexpError if that is no whole number from 1 up."""
+    """Return how many texts there are to be. Raises PathexpError if that is not an integer ≥ 1."""
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
-        raise PathexpError(f"an average needs at least 1 run, a whole number; asked {runs!r}")
+        raise PathexpError(f"runs: expected an integer ≥ 1, got {runs!r}")
     return int(runs)

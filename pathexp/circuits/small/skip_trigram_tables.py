@@ -17,8 +17,7 @@ from ...errors import PathexpError
 from ...graph import Array
 from ...model import Model
 from ...model.model import check_model, check_predicts_tokens
-from ..heads.copying import heads
-from ..heads.head import Head, head
+from ..heads.head import Head, every_head, head
 
 OTHERS = 15
 """How many other tokens, none of them special, a source shares the head's attention with when tables are read."""
@@ -91,7 +90,7 @@ def _tables_of(model: Model, label: str | None = None) -> Iterator[Tables]:
             f"skip-trigrams are what one layer makes; {model.name or 'this model'} has {model.config.n_layers}. "
             "In deeper models heads read each other: see induction and virtual_heads"
         )
-    chosen = heads(model) if label is None else iter([head(model, label)])
+    chosen = every_head(model) if label is None else iter([head(model, label)])
     return (tables(each) for each in chosen)
 
 

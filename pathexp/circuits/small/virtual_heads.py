@@ -29,8 +29,8 @@ from ..composition.rescaled import rescaled
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Sums, Tally, Tokens
-from ..heads.copying import Spectrum, heads, spectrum
-from ..heads.head import Head
+from ..heads.head import Head, every_head
+from ..heads.spectrum import Spectrum, spectrum
 from ..token_space import embedding, reading, unembedding, writing
 
 
@@ -266,7 +266,7 @@ def virtual_heads(
 def _in_rows(model: Model, order: int) -> Iterator[VirtualHead]:
     """Heads of ascending layers in a row."""
     if order <= model.config.n_layers:
-        for row in combinations(heads(model), order):
+        for row in combinations(every_head(model), order):
             if all(before.layer < after.layer for before, after in pairwise(row)):
                 yield VirtualHead(row)
 

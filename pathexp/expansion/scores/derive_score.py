@@ -1,111 +1,139 @@
-"""The terms of an attention score as formulas, from sizes alone."""
+"""The terms of an attention score as symbols, from sizes alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
 
-import numpy as np
+from ...answer import Answer, Facts, Part, Table, columns
+from ...arguments import TEXT, expect, one_of, whole
+from ...graph import ResidualGraph
+from ...model import Config, Model, load
+from ...model.config import CHOICES
+from ..header import counted
+from .score_formulas import ScoreFormulas
+from .term import POSITION_BIAS, ScoreTerm
 
-from ...graph import Factor, OneHot, Operator, ResidualGraph, Sink, Source, Step, chain
-from ...graph.form import ScoreForm
-from ...graph.reading import Side, reading_graph_of_sizes
-from ...model import Config
-from ..expansion import Expansion
-from .largest import terms_of_order
-from .pair import Pair
-from .term import ScoreTerm
+POSITIONS = tuple(name for name in CHOICES["positions"] if name)
 
 
-@dataclass(frozen=True)
-class ScoreFormulas:
-    """The pairs of paths whose products make a head's scores, without numbers and without its own biases.
-
-    Terms are read by their `formula`, `latex()`, `kind` and paths; the attention scale, a common factor, is left
-    out. They come by the sum of their orders. `config` says how positions enter: added to the stream, to queries and
-    keys alone, by one rotation per `distance` between query and key, or by slopes (`position_bias`). Elhage et al. 2021, "Path Expansion of Attention Scores QK Circuit".
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreDerivation(Answer):
+    """The first terms of a head's scores as formulas, and how many there are in all.
 
     >>> import pathexp as px
-    >>> terms = ScoreFormulas(px.ResidualGraph.attention_only(layers=2, heads=1), "L1H0")
-    >>> terms.count()
-    4
-    >>> [term.formula for term in terms][1]
-    'Id ⊗ A_L0H0 ⊗ W_Eᵀ W_QK_L1H0 W_OV_L0H0 W_E'
+    >>> found = px.derive_score(layers=2, heads=1)
+    >>> found.count, found.complete, found.records()[1]["formula"]
+    (4, True, 'Id ⊗ A_L0H0 ⊗ W_Eᵀ W_QK_L1H0 W_OV_L0H0 W_E')
     """
 
-    graph: ResidualGraph
-    head: str
-    config: Config | None = None
-    distance: int = 1
+    live: ClassVar[frozenset[str]] = frozenset({"formulas", "terms"})
 
-    @classmethod
-    def of(cls, config: Config, head: str, distance: int = 1) -> ScoreFormulas:
-        """The terms of a head's scores in a model of a configuration, for a key `distance` positions before its query.
-
-        >>> import pathexp as px
-        >>> config = px.random_model(layers=1, heads=1, d_head=4, positions="rotary").config
-        >>> [term.formula for term in ScoreFormulas.of(config, "L0H0", distance=3)]
-        ['Id ⊗ Id ⊗ W_Eᵀ W_Q_L0H0ᵀ R_3 W_K_L0H0 W_E']
-        """
-        return cls(ResidualGraph.from_config(config), head, config, distance)
-
-    @cached_property
-    def sides(self) -> tuple[Expansion, Expansion]:
-        """The paths into the query and into the key."""
-        query, key = (Expansion(self._reading(side)) for side in _SIDES)
-        return query, key
-
-    def _reading(self, side: Side) -> ResidualGraph:
-        """What one side reads, with a norm of its own, and positions that it alone reads."""
-        graph, c = reading_graph_of_sizes(self.graph, self.head, side), self.config
-        if c is None:
-            return graph
-        norm = self._norm(side, graph) if c.qk_norm else ()
-        graph = replace(graph, sink=Sink(side, chain(norm, graph.sink.operator)))
-        if c.positions != "qk":
-            return graph
-        weight = Factor(f"W_{side}_{self.head}", graph.d_out, graph.d_model)
-        word = Step((), (weight, Factor("W_pos", graph.d_model, c.n_ctx)))
-        into: Mapping[str, Operator] = {side: chain(norm, (word,))}
-        own = Source("P", "positions", OneHot("p", c.n_ctx), depth=None, into=into)
-        return replace(graph, sources=(*graph.sources, own))
-
-    def _norm(self, side: Side, graph: ResidualGraph) -> Operator:
-        """The frozen norm of queries or keys."""
-        name = f"{side.lower()}_{self.head}"
-        scales = Factor(f"S_{name}", graph.positions, graph.positions)
-        return (Step((scales,), (Factor(f"G_{name}", graph.d_out, graph.d_out),)),)
+    formulas: ScoreFormulas
+    terms: tuple[ScoreTerm, ...]
 
     @property
-    def position_bias(self) -> str | None:
-        """What distance alone takes off, if anything, whatever the scale: ALiBi's slope times the distance."""
-        return None if self.config is None or self.config.positions != "alibi" else "slope · |i - j|"
-
     def count(self) -> int:
-        """How many pairs of paths there are, exactly."""
-        return self.sides[0].count() * self.sides[1].count()
-
-    def __iter__(self) -> Iterator[ScoreTerm]:
-        """Stream the terms by the sum of their orders, then by that of the query path."""
-        queries, keys = self.sides
-        most = len(queries.count_by_order())
-        for total in range(2 * most - 1):
-            for a in range(max(0, total - most + 1), min(most, total + 1)):
-                yield from (
-                    ScoreTerm(self._pair, query, key)
-                    for query in terms_of_order(queries, a)
-                    for key in terms_of_order(keys, total - a)
-                )
+        """How many pairs of paths there are."""
+        return self.formulas.count()
 
     @property
-    def _pair(self) -> Pair:
-        """A pair of positions so far apart, and no scale."""
-        size = max(self.distance, 0) + 1
-        form = ScoreForm(1, 1.0)
-        if self.config is not None:
-            form = ScoreForm(self.config.d_head, 1.0, self.config.rotary)
-        return Pair(self.head, self.distance, 0, form, np.ones(size, dtype=bool), np.ones(size))
+    def complete(self) -> bool:
+        """Whether every term is listed."""
+        return len(self.terms) == self.count
+
+    @property
+    def factor(self) -> tuple[str, str, str]:
+        """What multiplies all terms, and its inverse as text and as LaTeX."""
+        c = self.formulas.config
+        if c is None or c.attention_scale * c.d_head**0.5 == 1.0:
+            return "1/√d_head", "√d_head", r"\sqrt{d_{head}}"
+        return f"{c.attention_scale:.4g}", f"{1 / c.attention_scale:.4g}", f"{1 / c.attention_scale:.4g}"
+
+    def headline(self) -> str:
+        """Return whose score is a sum of how many terms."""
+        formulas = self.formulas
+        rotary = formulas.config is not None and formulas.config.positions == "rotary"
+        apart = f", for a key {formulas.distance} before its query" if rotary else ""
+        return f"a score of {formulas.head} is {self.factor[0]} times {counted(self.count, 'term')} A ⊗ B ⊗ W{apart}"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the terms, and the position bias if there is one."""
+        yield Facts({"head": self.formulas.head, "count": self.count, "listed": len(self.terms)})
+        yield Facts({"complete": self.complete, "position_bias": self.formulas.position_bias})
+        head = (
+            columns.path("query_path", "query path"), columns.path("key_path", "key path"), columns.text("kind"),
+            columns.formula("formula", "term"), columns.hidden("latex"),
+        )  # fmt: skip
+        rows = [
+            (str(t.query_term.path), str(t.key_term.path), t.kind, t.formula, t.latex()) for t in self.terms
+        ]
+        key = ("query_path", "key_path")
+        yield Table(head, rows, "terms", key=key, shown=None, rest=list(self._rest()))
+
+    def _rest(self) -> Iterator[tuple[str, ...]]:
+        if left := self.count - len(self.terms):
+            yield f"… {left:,} more of {self.count:,}; --max-terms lists more", "", "", "", ""
+        if self.formulas.position_bias:
+            yield "", "", POSITION_BIAS, f"-{self.factor[1]} · {self.formulas.position_bias}", ""
+
+    def to_latex(self, *, top: int | None = None) -> str:
+        """Return the sum of the terms in the papers' notation, one term a line."""
+        left, scale = self.count - len(self.terms), self.factor[2]
+        body = " \\\\\n  &+ ".join(term.latex() for term in self.terms)
+        if left:
+            body += f" \\\\\n  &+ \\cdots \\text{{ ({left:,} more of {self.count:,} terms)}}"
+        if self.formulas.position_bias:
+            body += f" \\\\\n  &- {scale} \\cdot \\mathrm{{slope}} \\cdot |i - j|"
+        return f"\\begin{{aligned}}\n{scale} \\, S = {{}}& {body}\n\\end{{aligned}}"
 
 
-_SIDES: tuple[Side, Side] = ("Q", "K")
+def derive_score(
+    head: str = "L1H0",
+    *,
+    layers: int = 2,
+    heads: int = 2,
+    positions: str = "none",
+    distance: int = 1,
+    model: str | Model | Config | None = None,
+    max_terms: int = 200,
+) -> ScoreDerivation:
+    """Return the terms of a head's attention score as symbols, from sizes alone or those of a model.
+
+    Parameters
+    ----------
+    layers, heads, positions: an attention-only stack, and how positions enter ("none", "learned", "rotary", …).
+    distance: under rotary positions, how far the key is before the query.
+    model: the sizes and switches of a model instead: its name or file, itself, or its configuration.
+    max_terms: how many terms to list.
+
+    Raises PathexpError for sizes that are not integers ≥ 1, GraphError if there is no such head. Elhage et al. 2021,
+    "Path Expansion of Attention Scores QK Circuit".
+
+    >>> import pathexp as px
+    >>> px.derive_score("L5H0", layers=6, heads=8, max_terms=1).count
+    3486784401
+    """
+    sizes = {"layers": (layers, whole(1)), "heads": (heads, whole(1)), "max_terms": (max_terms, whole(1))}
+    expect("derive_score", head=(head, TEXT), positions=(positions, one_of(*POSITIONS)), **sizes)
+    expect("derive_score", distance=(distance, whole()))
+    formulas = _formulas(head, layers, heads, positions, distance, model)
+    return ScoreDerivation(formulas, tuple(islice(formulas, max_terms)))
+
+
+def _formulas(
+    head: str, layers: int, heads: int, positions: str, distance: int, model: str | Model | Config | None
+) -> ScoreFormulas:
+    """The terms of a model, or of sizes alone."""
+    if model is not None:
+        found = load(model) if isinstance(model, str) else model
+        return ScoreFormulas.of(found.config if isinstance(found, Model) else found, head, distance)
+    graph = ResidualGraph.attention_only(layers, heads)  # refuses sizes nobody can lay out
+    if positions == "none":
+        return ScoreFormulas(graph, head)
+    config = Config(
+        n_layers=layers, n_heads=heads, d_model=2 * heads, d_head=2, d_vocab=1, n_ctx=1, positions=positions,
+    )  # fmt: skip
+    return ScoreFormulas.of(config, head, distance)

@@ -1,10 +1,13 @@
-"""What is said of a score: what each kind of term does to it, and its largest terms."""
+"""What is found of a score: what each kind of term does to it, and its largest terms."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias, overload
 
+from ...answer import Answer, Facts, Part, Table, columns
+from ..header import counted
 from .term import PositionBias, ScoreTerm
 
 AnyScoreTerm: TypeAlias = ScoreTerm | PositionBias
@@ -15,7 +18,7 @@ class Effect:
     """What one kind of term adds to a score, and what the softmax makes of it.
 
     `value` is added to the score, `advantage` to the score above the mean of the other visible keys;
-    `attention` is the run's, `without` what it would be without these terms.
+    `attention` is the run's, `without` what it would be if these terms were removed.
     """
 
     kind: str
@@ -26,12 +29,26 @@ class Effect:
     without: float
 
 
-@dataclass(frozen=True)
-class ScoreRanking:
-    """The terms of largest |value| in a score; value + remainder is the sum of all terms.
+def effects_table(effects: Sequence[Effect], count: int, value: float, advantage: float) -> Table:
+    """Return the effects of all kinds, and what all terms add."""
+    head = (
+        columns.text("kind"), columns.count("count", "terms"), columns.number("value", "contribution"),
+        columns.number("advantage"), columns.number("without", "attention if removed", signed=False),
+        columns.hidden("attention"),
+    )  # fmt: skip
+    rows = [(e.kind, e.count, e.value, e.advantage, e.without, e.attention) for e in effects]
+    rest = [("all", count, value, advantage, None, None)]
+    return Table(head, rows, "kinds", key=("kind",), value="value", rest=rest, absent="zero")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreRanking(Answer):
+    """The terms of largest |value| in a score, as a sequence; value + remainder is the sum of all terms.
 
     `examined` pairs of paths were multiplied out; no term that is not listed exceeds `bound` in size.
     """
+
+    live: ClassVar[frozenset[str]] = frozenset({"terms"})
 
     terms: tuple[AnyScoreTerm, ...]
     values: tuple[float, ...]
@@ -40,12 +57,82 @@ class ScoreRanking:
     count: int
     bound: float
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, index: int) -> AnyScoreTerm: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[AnyScoreTerm, ...]: ...
+    def __getitem__(self, index: int | slice) -> AnyScoreTerm | tuple[AnyScoreTerm, ...]:
+        return self.terms[index]
+
+    def __iter__(self) -> Iterator[AnyScoreTerm]:
+        return iter(self.terms)
+
     @property
     def value(self) -> float:
         """The signed sum of the listed terms."""
         return float(sum(self.values))
 
-    def __str__(self) -> str:
-        rows = [f"{value:+12.6f}  {term}" for term, value in zip(self.terms, self.values, strict=True)]
-        rest = f"{self.remainder:+12.6f}  exact remainder, {self.count - len(self.terms):,} terms not listed"
-        return "\n".join([f"{len(self.terms)} largest of {self.count:,} terms (proven)", *rows, rest])
+    def headline(self) -> str:
+        """Return how many terms of how many."""
+        return f"the {len(self)} largest in absolute value of {counted(self.count, 'term')} (proven)"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the terms with the exact remainder."""
+        yield self.table()
+        yield self.facts()
+
+    def facts(self) -> Facts:
+        """Return the sums and the bound on what is not listed."""
+        names = ("value", "remainder", "bound", "examined", "count")
+        return Facts({name: getattr(self, name) for name in names})
+
+    def table(self, title: str = "") -> Table:
+        """Return the terms as a table, and what all others add."""
+        head = (
+            columns.path("query_path", "query path"), columns.path("key_path", "key path"), columns.text("kind"),
+            columns.number("value", "contribution"), columns.number("advantage"), columns.flag("no_effect"),
+            columns.formula("formula"), columns.hidden("latex"),
+        )  # fmt: skip
+        others = counted(self.count - len(self), "other term")
+        return Table(
+            head, map(_row, self.terms), "terms", title, key=("query_path", "key_path"), value="value", shown=None,
+            rest=[(others, "", "", self.remainder, None, None, None, None)], absent="zero",
+        )  # fmt: skip
+
+
+def ranked(terms: Sequence[AnyScoreTerm], k: int, total: float, examined: int, count: int) -> ScoreRanking:
+    """Return the k largest of some terms, among which are the k + 1 largest of all, and what all others add."""
+    found = sorted(terms, key=lambda term: -abs(term.value))
+    values = tuple(term.value for term in found[:k])
+    bound = abs(found[k].value) if len(found) > k else 0.0
+    return ScoreRanking(tuple(found[:k]), values, total - sum(values), examined, count, bound)
+
+
+def _row(term: AnyScoreTerm) -> tuple[object, ...]:
+    paths = (
+        ("ALiBi", "")
+        if isinstance(term, PositionBias)
+        else (str(term.query_term.path), str(term.key_term.path))
+    )
+    return (*paths, term.kind, term.value, term.advantage, term.no_effect, term.formula, term.latex())
+
+
+def orders_table(counts: Sequence[Sequence[int]], totals: Sequence[Sequence[float]]) -> Table:
+    """Return the totals of pairs of paths by query order and key order, the largest in absolute value first."""
+    cells = [
+        (a, b, counts[a][b], float(totals[a][b]))
+        for a in range(len(counts))
+        for b in range(len(counts[0]))
+        if counts[a][b]
+    ]
+    head = (
+        columns.count("query_order"), columns.count("key_order"), columns.count("count", "pairs of paths"),
+        columns.number("value", "contribution"),
+    )  # fmt: skip
+    rows = sorted(cells, key=lambda cell: -abs(cell[-1]))
+    return Table(
+        head, rows, "orders", key=("query_order", "key_order"), value="value", additive=True, absent="zero"
+    )

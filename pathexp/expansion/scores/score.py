@@ -1,12 +1,15 @@
-"""From a run, a head and two positions to the expansion of an attention score."""
+"""From a run, a head and two positions to an attention score as an exact sum over pairs of paths."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable
 
-from ...arguments import TEXT, expect, instance, whole
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arguments import AMOUNT, TEXT, expect, instance, whole
 from ...errors import TargetError
-from ...graph import ResidualGraph, freeze
+from ...graph import Component, Query, ResidualGraph, freeze
 from ...graph.form import score_form
 from ...graph.reading import Side, head_component, reading_graph
 from ...model import Trace
@@ -16,41 +19,64 @@ from .pair import Pair
 from .score_expansion import ScoreExpansion
 
 
-def expand_score(
-    trace: Trace, head: str, query: int = -1, key: int = -1, graph: ResidualGraph | None = None
+def score(
+    trace: Trace,
+    head: str,
+    *,
+    query: int = -1,
+    key: int | None = None,
+    kind: str | Iterable[str] | None = None,
+    query_paths: str | Query | None = None,
+    key_paths: str | Query | None = None,
+    k: int = 12,
+    graph: ResidualGraph | None = None,
 ) -> ScoreExpansion:
     """Return the expansion of a head's score of one key for one query, before the softmax.
 
-    Positions may count from the end. A soft-cap on scores is held fixed as the ratio it left. `graph` is the run's frozen graph unless another is given (with MLPs as
-    sources, or changed by hand). Nothing is listed yet. Elhage et al. 2021, "Path Expansion of Attention
-    Scores QK Circuit"; biases, frozen norms and positions of every kind are in it.
+    Parameters
+    ----------
+    query, key: positions, which may count from the end; by default the last query and the key it attends to most.
+    kind, query_paths, key_paths: only some kinds of terms, or those whose paths match, as `ScoreExpansion.where`.
+    k: how many of the largest terms are printed.
+    graph: the run's frozen graph unless another is given (with MLPs as sources, or changed by hand).
+
+    A soft-cap on scores is frozen as the ratio it left. Nothing is listed until asked. Elhage et al. 2021, "Path
+    Expansion of Attention Scores QK Circuit"; biases, frozen norms and positions of every kind are in it.
 
     Raises GraphError if there is no such head, TargetError if the run has no such position or the query
-    cannot look at the key.
+    cannot attend to the key.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=3, heads=4, biases=True, norm="layernorm").run([1, 2, 3, 4])
-    >>> terms = px.expand_score(trace, "L2H1", query=3, key=1)
+    >>> terms = px.score(trace, "L2H1", query=3, key=1)
     >>> terms.count(), terms.verify().ok
     (11236, True)
     """
     own = (graph, instance(ResidualGraph, "a residual graph").or_none)
-    expect("expand_score", head=(head, TEXT), graph=own)
-    check_trace(trace, "expand_score")
+    expect("score", head=(head, TEXT), graph=own, k=(k, AMOUNT))
+    check_trace(trace, "score")
     chosen = freeze(trace) if graph is None else graph
     component = head_component(chosen, head)
-    assert component.head is not None
-    i, j = _position(query, len(trace), "query"), _position(key, len(trace), "key")
+    i = _position(query, len(trace), "query")
+    pattern = trace.patterns[component.layer, component.head, i]
+    j = int(pattern.argmax()) if key is None else _position(key, len(trace), "key")
+    visible = _visible(trace, component, i, j)
+    queries, keys = (Expansion(reading_graph(trace, head, side, chosen)) for side in _SIDES)
+    form = score_form(trace.config, component.head or 0)
+    raw = form.scale * (form.met(keys.logits(), i) @ queries.logits()[i])
+    terms = ScoreExpansion(trace, Pair(head, i, j, form, visible, form.ratios(raw)), queries, keys, k=k)
+    return terms.where(kind=kind, query=query_paths, key=key_paths)
+
+
+def _visible(trace: Trace, component: Component, i: int, j: int) -> NDArray[np.bool_]:
+    """Which keys a query can attend to."""
     visible = ~np.isneginf(trace.scores[component.layer, component.head, i])
     if not visible[j]:
         raise TargetError(
-            f"query {i} of {head} cannot look at key {j}: it is masked and has no score. "
+            f"query {i} of {component.label} cannot attend to key {j}: it is masked and has no score. "
             f"Keys it sees: {', '.join(map(str, np.flatnonzero(visible)))}."
         )
-    queries, keys = (Expansion(reading_graph(trace, head, side, chosen)) for side in _SIDES)
-    form = score_form(trace.config, component.head)
-    raw = form.scale * (form.met(keys.logits(), i) @ queries.logits()[i])
-    return ScoreExpansion(trace, Pair(head, i, j, form, visible, form.ratios(raw)), queries, keys)
+    return visible
 
 
 _SIDES: tuple[Side, Side] = ("Q", "K")

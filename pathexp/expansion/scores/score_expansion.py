@@ -10,30 +10,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...answer import Answer, Facts, Figure, Note, Part, visible
 from ...arguments import AMOUNT, TEXT, Kind, expect, instance, sequence_of
-from ...errors import PathexpError
+from ...errors import PathexpError, SizeError
 from ...graph import Array, Query, freeze
 from ...graph.reading import head_component
 from ...model import Target, Trace
 from ..expansion import Expansion
+from ..header import counted, run_facts
 from ..path import Path
 from ..ranking import Ranking
 from .largest import largest_pairs, terms_of_order
 from .pair import Pair
-from .results import AnyScoreTerm, Effect, ScoreRanking
+from .results import AnyScoreTerm, Effect, ScoreRanking, effects_table, orders_table, ranked
 from .term import KINDS, POSITION_BIAS, PositionBias, ScoreTerm, kind_of
 from .verdict import ONE_BY_ONE, ScoreVerdict, score_tolerance, verify_score
 
 _TWO = sequence_of(instance(object, "a path"), "a query path and a key path", 2)
-_SOME = Kind("a kind of terms, or several", lambda kind: TEXT.holds(kind) or isinstance(kind, Iterable))
+_SOME = Kind(
+    "a kind of terms, or several",
+    lambda kind: (
+        TEXT.holds(kind) or (isinstance(kind, list | tuple | set | frozenset) and all(map(TEXT.holds, kind)))
+    ),
+)
 
 
-@dataclass(frozen=True, repr=False)
-class ScoreExpansion:
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreExpansion(Answer):
     """The terms of one attention score, of some or all kinds; nothing is listed until asked.
 
     `queries` and `keys` are expansions of the query vectors and the key vectors, (position, d_head), with the
@@ -42,7 +50,7 @@ class ScoreExpansion:
 
     >>> import pathexp as px
     >>> trace = px.induction_model().run([5, 2, 7, 3, 5, 2])
-    >>> terms = px.expand_score(trace, "L1H0", query=-1, key=2)
+    >>> terms = px.score(trace, "L1H0", query=-1, key=2)
     >>> terms.count(), terms.verify().ok
     (16, True)
     >>> {kind: round(value, 3) for kind, value in terms.by_kind().items()}
@@ -51,17 +59,62 @@ class ScoreExpansion:
     (ScoreTerm('E Q × E L0H0 K'),)
     """
 
+    live: ClassVar[frozenset[str]] = frozenset({"trace", "queries", "keys"})
+
     trace: Trace
     pair: Pair
     queries: Expansion
     keys: Expansion
     kinds: tuple[str, ...] = KINDS
+    k: int = 12
+    """How many of the largest terms are printed."""
 
-    def __repr__(self) -> str:
+    def headline(self) -> str:
+        """Return whose score of which key for which query this expands."""
+        query, key = (visible(self.trace.token_strings[at]) for at in (self.pair.query, self.pair.key))
         chosen = "" if self.kinds == KINDS else f" ({', '.join(self.kinds)})"
         return (
-            f"<ScoreExpansion: {self.count():,} terms{chosen} of the score of {self.pair.head}, "
-            f"query {self.pair.query}, key {self.pair.key}>"
+            f"{counted(self.count(), 'term')}{chosen} of the score of {self.pair.head}, query {self.pair.query} "
+            f"{query}, key {self.pair.key} {key}"
+        )
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the score, its kinds of terms, the largest, totals by order, the verdict, and all keys by kind."""
+        attention = float(self.pattern()[self.pair.key])
+        yield run_facts(self.trace)
+        yield Facts(
+            {"head": self.pair.head, "query": self.pair.query, "key": self.pair.key, "count": self.count()}
+        )
+        yield Facts({"score": self.whole().value(), "attention": attention})
+        yield Note(f"score {self.whole().value():+.4f} before the softmax, attention {attention:.4f}")
+        yield effects_table(self.effects(), self.count(), self.value(), self.advantage())
+        yield from self._largest()
+        yield orders_table(self.count_by_order(), self.by_order().tolist())
+        yield self._checked()
+        yield self._picture()
+
+    def _largest(self) -> Iterator[Part]:
+        """The largest terms, or why they cannot be ranked."""
+        try:
+            ranking = self.top(self.k)
+        except SizeError as error:
+            yield Note(f"the terms cannot be ranked: {error}")
+        else:
+            yield ranking.table(ranking.headline())
+            yield ranking.facts()
+
+    def _checked(self) -> Part:
+        """The verdict; none of a graph that was changed by hand."""
+        changed = self.queries.graph.changed
+        return Note(f"not verified: {'; '.join(changed)}") if changed else self.verify().check
+
+    def _picture(self) -> Figure:
+        """What each kind of term adds to the score of every key, as a heat map."""
+        rows = self.rows_by_kind()
+        tokens = [f"{at} {visible(token)}" for at, token in enumerate(self.trace.token_strings)]
+        data = {"rows": list(rows), "columns": tokens, "values": list(rows.values())}
+        return Figure(
+            "heatmap", "keys", data, f"scores of {self.pair.head} for query {self.pair.query}, by kind"
         )
 
     # Counting and listing ------------------------------------------------------------------------------
@@ -138,7 +191,7 @@ class ScoreExpansion:
         expect("where", kind=(kind, _SOME))
         wanted = {kind} if isinstance(kind, str) else set(kind)
         if unknown := sorted(wanted - set(KINDS)):
-            raise PathexpError(f"no kind of term is called {unknown[0]!r}; known: {', '.join(KINDS)}")
+            raise PathexpError(f"unknown kind of term {unknown[0]!r}; choose from: {', '.join(KINDS)}")
         return tuple(kind for kind in self.kinds if kind in wanted)
 
     @cached_property
@@ -213,16 +266,9 @@ class ScoreExpansion:
         Raises SizeError above 200,000 paths on a side; the pairs themselves are not all formed.
         """
         expect("top", k=(k, AMOUNT))
-        k = int(k)
         bias = [] if self.position_bias is None else [self.position_bias]
-        pairs, examined = largest_pairs(self.pair, self.queries, self.keys, self.count_by_order(), k + 1)
-        found: list[AnyScoreTerm] = sorted([*bias, *pairs], key=lambda term: -abs(term.value))
-        terms = tuple(found[:k])
-        values = tuple(term.value for term in terms)
-        bound = abs(found[k].value) if len(found) > k else 0.0
-        return ScoreRanking(
-            terms, values, self.value() - sum(values), examined + len(bias), self.count(), bound
-        )
+        pairs, examined = largest_pairs(self.pair, self.queries, self.keys, self.count_by_order(), int(k) + 1)
+        return ranked([*bias, *pairs], int(k), self.value(), examined + len(bias), self.count())
 
     def top_keys(self, k: int) -> Ranking:
         """Return the k key paths of largest absolute value, each met by the whole query (all its paths at once).

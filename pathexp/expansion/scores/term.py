@@ -40,7 +40,7 @@ class ScoreTerm:
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2, heads=2, positions="none").run([3, 1, 4, 1])
-    >>> term = px.expand_score(trace, "L1H0", query=3, key=2)["E Q", "E L0H1 K"]
+    >>> term = px.score(trace, "L1H0", query=3, key=2)["E Q", "E L0H1 K"]
     >>> term.kind, term.formula
     ('K-composition', '0.4472 · Id ⊗ A_L0H1 ⊗ W_Eᵀ W_QK_L1H0 W_OV_L0H1 W_E')
     """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...answer import Answer, Check, Facts, Part
 from ...graph import lengths
 from ..expansion import Expansion
 from ..noise import UNIT
@@ -17,30 +18,42 @@ ONE_BY_ONE = 2_000
 """Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all pairs."""
 
 
-@dataclass(frozen=True)
-class ScoreVerdict:
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreVerdict(Answer):
     """A comparison of a sum over pairs of paths with the run's own score.
 
-    `ok` holds if they differ by at most `tolerance`, derived from the rounding of both sides.
+    It holds if they differ by at most `tolerance`, derived from the rounding of both sides.
     """
 
-    ok: bool
     error: float
     tolerance: float
     found: float
     expected: float
     method: str
 
-    def __str__(self) -> str:
-        head = "pairs of paths add up to the score" if self.ok else "PAIRS OF PATHS DO NOT ADD UP"
-        sign = "≤" if self.error <= self.tolerance else ">"
-        return (
-            f"{head}: error {self.error:.2e} {sign} tolerance {self.tolerance:.2e}\n"
-            f"  {self.method}: {self.found:.9g} for {self.expected:.9g}"
-        )
-
     def __bool__(self) -> bool:
         return self.ok
+
+    @property
+    def check(self) -> Check:
+        """The comparison as a part of an answer."""
+        return Check(
+            "pairs of paths add up to the score", self.error, self.tolerance, "rounding of queries, keys and products",
+            f"{self.method}: got {self.found:.9g}, expected {self.expected:.9g}", name="verdict",
+        )  # fmt: skip
+
+    def headline(self) -> str:
+        """Return the check in one line."""
+        return str(self.check)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield what was compared, and the check."""
+        yield Facts({"found": self.found, "expected": self.expected, "method": self.method})
+        yield self.check
+
+    def text(self, *, width: int | None = None, top: int | None = None) -> str:
+        """Return the check and what was compared."""
+        return f"{self.check}\n  {self.check.detail}"
 
 
 def verify_score(
@@ -59,13 +72,11 @@ def verify_score(
     rest = whole - total if others else 0.0
     found, method = total, "terms by recurrence over all pairs"
     if values is not None:
-        found, method = float(sum(values)), "terms added one by one"
+        found, method = float(sum(values)), "terms summed individually"
         tolerance += CONFIDENCE * UNIT * float(np.sum(np.abs(values))) * len(values) ** 0.5
     error = abs(found + rest - expected)
     beside = f" and {others:,} others by recurrence" if others else ""
-    return ScoreVerdict(
-        bool(error <= tolerance), error, tolerance, found + rest, expected, f"{count:,} {method}{beside}"
-    )
+    return ScoreVerdict(error, tolerance, found + rest, expected, f"{count:,} {method}{beside}")
 
 
 def score_tolerance(pair: Pair, queries: Expansion, keys: Expansion) -> float:

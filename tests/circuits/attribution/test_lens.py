@@ -133,7 +133,7 @@ def test_a_copied_lens_keeps_its_tables():
 
 
 @pytest.mark.parametrize(
-    "call", [px.decompose, lambda what: px.lens(what, None), lambda what: px.expand_score(what, "L0H0")]
+    "call", [px.decompose, lambda what: px.lens(what, None), lambda what: px.score(what, "L0H0")]
 )
 def test_what_is_no_run_is_refused_by_name(call):
     with pytest.raises(px.PathexpError, match="expected a trace, got <ResidualGraph"):

@@ -1,5 +1,6 @@
 """Copying scores: signs of spectra, and undefined where they are 0/0."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -7,15 +8,9 @@ import pytest
 
 import pathexp as px
 from pathexp.algebra import Dense, Space, compose
-from pathexp.circuits.heads.copying import (
-    NO_EIGENVALUES,
-    copying,
-    ov_spectrum,
-    qk_spectrum,
-    row_maximum_on_diagonal,
-    spectrum,
-)
-from pathexp.circuits.heads.induction import induction_pairs
+from pathexp.circuits.heads.copying import copying, ov_spectrum, qk_spectrum
+from pathexp.circuits.heads.induction_pairs import induction_pairs
+from pathexp.circuits.heads.spectrum import NO_EIGENVALUES, row_maximum_on_diagonal, spectrum
 from pathexp.errors import FreezeError, SpaceError
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES
@@ -91,18 +86,20 @@ def test_row_maxima_in_any_block_size():
 
 def test_by_hand():
     """The induction model on paper: L1H0's OV table is a multiple of the identity, L0H0's is zero."""
-    first, second = copying(px.induction_model())
+    found = copying(px.induction_model())
+    first, second = found
     assert first.ov.reason == NO_EIGENVALUES
-    assert (second.ov.score, second.ov.positive, second.ov_on_diagonal) == (1.0, 1.0, 1.0)
+    assert (second.ov.score, second.ov.positive, found.on_diagonal("L1H0")) == (1.0, 1.0, 1.0)
     assert len(second.ov.eigenvalues) == 8
     np.testing.assert_allclose(second.ov.eigenvalues, np.log(8) + 12)
 
 
 def test_trained():
     """Known of the trained pair: the full OV circuit of L1 has its row maximum on the diagonal for 26 of 26."""
-    first, second = copying(induction_2l_1h())
-    assert second.ov_on_diagonal == 1.0 and second.ov.score > 0.99
-    assert abs(first.ov.score) < 0.2 and first.ov_on_diagonal < 0.1
+    found = copying(induction_2l_1h())
+    first, second = found
+    assert found.on_diagonal("L1H0") == 1.0 and second.ov.score > 0.99
+    assert abs(first.ov.score) < 0.2 and found.on_diagonal("L0H0") < 0.1
 
 
 def test_rotary_heads_have_no_one_qk_spectrum():
@@ -130,3 +127,16 @@ def test_matching_spectra_are_those_of_the_tables():
         for pair in induction_pairs(model):
             expected = spectrum(pair.table)
             np.testing.assert_allclose(pair.matching.eigenvalues, expected.eigenvalues, rtol=1e-7)
+
+
+def test_copying_is_a_sequence_and_an_answer():
+    found = copying(px.load("attn-2l"))
+    assert len(found) == len(list(found)) == 16 and found[0].label == "L0H0"
+    scores = [row["ov"] for row in found.records()]
+    assert scores == sorted(scores, reverse=True) and "L1H0" in str(found)
+    again = pickle.loads(pickle.dumps(found))
+    assert str(again) == str(found)
+    np.testing.assert_array_equal(again[3].ov.eigenvalues, found[3].ov.eigenvalues)
+    assert not again[3].ov.eigenvalues.flags.writeable
+    with pytest.raises(px.PathexpError, match="no head 'L7H0'"):
+        found.on_diagonal("L7H0")

@@ -1,41 +1,39 @@
 """Induction heads: by hand, trained, and where there are none."""
 
-import xml.etree.ElementTree as ElementTree
+import json
+import pickle
 from functools import cache
 
 import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.heads.head_types import head_kinds
-from pathexp.circuits.heads.induction import (
-    induction_heads,
-    induction_pairs,
-    positional_patterns,
-    previous_token_share,
-)
-from pathexp.circuits.heads.induction_score import explain_induction
+from pathexp.circuits.heads.head_types import head_types
+from pathexp.circuits.heads.induction import induction
+from pathexp.circuits.heads.induction_pairs import induction_pairs
+from pathexp.circuits.heads.induction_score import induction_score
+from pathexp.circuits.heads.positional_patterns import positional_patterns, previous_token_share
 from pathexp.circuits.heads.repeated_tokens import CURRENT, FIRST, INDUCTION, PREVIOUS, repeated_runs
-from pathexp.report.spectra import draw_spectra
+from tests.commands import json_of, printed, saved
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES, ZOO
 
 
 @cache
 def trained():
-    return induction_heads(px.load("attn-2l"))
+    return induction(px.load("attn-2l"))
 
 
 # By hand ------------------------------------------------------------------------------------------------
 
 
 def test_by_hand():
-    found = induction_heads(px.induction_model(d_vocab=9, n_ctx=20))
-    assert found.from_weights == found.from_data == ("L1H0",) and found.agree
+    found = induction(px.induction_model(d_vocab=9, n_ctx=20))
+    assert found.from_weights == found.from_attention == ("L1H0",) and found.agree
     (pair,) = found.pairs
     assert pair.matching.score == pair.copying.score == pair.on_diagonal == 1.0 and pair.previous > 0.999
     np.testing.assert_allclose(pair.matching.eigenvalues, np.log(20) + 12)
-    assert found.kinds["L0H0"].kind == PREVIOUS and found.kinds["L1H0"].kind == INDUCTION
+    assert found.types["L0H0"].type == PREVIOUS and found.types["L1H0"].type == INDUCTION
 
 
 def test_each_part_of_the_circuit_is_needed():
@@ -62,8 +60,8 @@ def test_an_anti_copying_head_is_none():
 
 def test_random_models_have_none():
     for name in ("2L-plain", "2L-qk", "3L-layernorm", "2L-gqa"):
-        found = induction_heads(ZOO[name]())
-        assert found.from_weights == found.from_data == () and found.agree, name
+        found = induction(ZOO[name]())
+        assert found.from_weights == found.from_attention == () and found.agree is None, name
     for name in ("llama", "qwen3", "gptj", "bloom", "gemma2", "mistral"):
         assert not any(pair.is_induction for pair in induction_pairs(FAMILIES[name]())), name
 
@@ -82,19 +80,21 @@ def test_positions_of_repeated_runs():
 def test_kinds_of_a_model_that_sees_only_itself_or_the_first():
     """W_Q = 0 leaves even attention; a window of 1 leaves the token itself."""
     model = px.random_model(layers=1, heads=2, windows=1, d_vocab=11)
-    kinds = head_kinds(model)
-    assert kinds.of_kind(CURRENT) == ("L0H0", "L0H1") and kinds["L0H1"].attention[CURRENT] == 1.0
-    assert kinds.of_kind(FIRST) == ()
+    kinds = head_types(model)
+    assert kinds.of_type(CURRENT) == ("L0H0", "L0H1") and kinds["L0H1"].attention[CURRENT] == 1.0
+    assert kinds.of_type(FIRST) == ()
 
 
 def test_bad_input():
-    with pytest.raises(px.PathexpError, match="need from 3 to 11 tokens a copy"):
-        head_kinds(px.random_model(d_vocab=11), length=12)
-    with pytest.raises(px.PathexpError, match="no kind of head is called 'previous'; known: previous token"):
-        head_kinds(px.random_model(d_vocab=11)).of_kind("previous")
+    with pytest.raises(px.PathexpError, match="from 3 to 11 tokens per copy"):
+        head_types(px.random_model(d_vocab=11), length=12)
+    with pytest.raises(
+        px.PathexpError, match="unknown attention type 'previous'; choose from: previous token"
+    ):
+        head_types(px.random_model(d_vocab=11)).of_type("previous")
 
 
-def test_positional_patterns_are_those_of_one_token_said_over_and_over():
+def test_positional_patterns_are_those_of_one_repeated_token():
     """With one token in the vocabulary, the mean embedding is its embedding."""
     for options in (
         {"positions": "qk"},
@@ -113,30 +113,32 @@ def test_positional_patterns_are_those_of_one_token_said_over_and_over():
 
 def test_trained_weights_and_data_agree():
     found = trained()
-    assert found.agree and len(found.from_data) >= 2
-    assert {found.before(label).before for label in found.from_weights} == set(found.kinds.of_kind(PREVIOUS))
-    assert found.kinds.second_loss < 0.2 * found.kinds.first_loss
+    assert found.agree and len(found.from_attention) >= 2
+    assert {found.strongest_pair(label).previous_head for label in found.from_weights} == set(
+        found.types.of_type(PREVIOUS)
+    )
+    assert found.types.second_loss < 0.2 * found.types.first_loss
 
 
 def test_trained_scores_are_won_by_keys_through_the_previous_token_head():
     model, found = px.load("attn-2l"), trained()
-    for label in found.from_data:
-        explained = explain_induction(model, label, found.before(label).before, runs=1)
+    for label in found.from_attention:
+        explained = induction_score(model, label, found.strongest_pair(label).previous_head, runs=1)
         assert explained.share > 0.5 and explained.by_kind["K-composition"] > 0.5 * explained.advantage
         np.testing.assert_allclose(sum(explained.by_kind.values()), explained.advantage, atol=1e-9)
 
 
 def test_one_layer_has_none():
-    found = induction_heads(px.load("attn-1l"))
-    assert found.from_weights == found.from_data == () and found.pairs == ()
+    found = induction(px.load("attn-1l"))
+    assert found.from_weights == found.from_attention == () and found.pairs == ()
 
 
 def test_the_trained_pair():
     """Known of it: layer 1 attends to the induction position with about .92, by its keys through L0H0."""
     model = induction_2l_1h()
-    found = induction_heads(model)
-    assert found.from_weights == found.from_data == ("L1H0",)
-    share = explain_induction(model, "L1H0", "L0H0", runs=10, queries=1).share
+    found = induction(model)
+    assert found.from_weights == found.from_attention == ("L1H0",)
+    share = induction_score(model, "L1H0", "L0H0", runs=10, queries=1).share
     print(f"share of the induction score by keys through L0H0: {share:.4f}")
     assert 0.97 < share < 1.03
 
@@ -149,7 +151,7 @@ def test_the_trained_pair_at_its_task():
         tokens = rng.permutation(26)[:8]
         earlier = int(rng.integers(0, 6))
         tokens[7] = tokens[earlier]
-        terms = px.expand_score(model.run(tokens), "L1H0", query=7, key=earlier + 1)
+        terms = px.score(model.run(tokens), "L1H0", query=7, key=earlier + 1)
         assert terms.verify().ok
         path = terms["E Q", "E L0H0 K"]
         through.append(path.advantage)
@@ -159,10 +161,31 @@ def test_the_trained_pair_at_its_task():
     assert 0.9 < np.mean(through) / np.mean(whole) < 1.1
 
 
-def test_spectra_are_drawn_as_valid_svg():
-    spectra = [(each.label, each.ov) for each in px.copying(px.load("attn-1l"))]
-    root = ElementTree.fromstring(
-        draw_spectra([*spectra, ("<x>", px.copying(px.induction_model())[0].ov)], "a & b")
+# What is shown -----------------------------------------------------------------------------------------
+
+
+def test_the_command_is_the_question(capsys, tmp_path):
+    path = saved(tmp_path, px.induction_model())
+    data, found = json_of(capsys, "induction", path, "--runs", "2"), induction(px.load(path), runs=2)
+    assert data == json.loads(found.to_json())
+    assert data["from_weights"] == data["from_attention"] == "L1H0" and data["agree"]
+    (row,) = data["tables"]["scores"]["rows"]
+    assert row["previous_head"] == "L0H0" and row["share"] > 0.8
+    assert row["direct"] + row["q_composition"] + row["k_composition"] + row["joint"] == pytest.approx(
+        row["advantage"]
     )
-    circles = root.findall(".//{http://www.w3.org/2000/svg}circle")
-    assert len(circles) == sum(len(found.eigenvalues) for _, found in spectra)
+    assert pickle.loads(pickle.dumps(found)).from_attention == ("L1H0",)
+
+
+def test_what_matters_stands_first_and_no_agreement_is_claimed_of_nothing(capsys, tmp_path):
+    rows = trained().records()
+    assert [row["head"] for row in rows[:5]] == ["L1H0", "L1H3", "L1H2", "L1H5", "L1H7"]
+    assert [row["induction"] for row in rows] == [True] * 5 + [False] * 3
+    out = printed(capsys, "induction", saved(tmp_path, layers=1))
+    assert "by attention: none" in out and "by the weights: none" in out and "same" not in out
+
+
+def test_an_expanded_score_is_an_answer():
+    found = induction_score(px.induction_model(), "L1H0", "L0H0", runs=1)
+    assert "through keys made by L0H0" in str(found)
+    assert sum(row["advantage"] for row in found.records()) == pytest.approx(found.advantage)

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits import explain_induction, head_kinds, induction_heads, induction_pairs
+from pathexp.circuits.heads.head_types import head_types
+from pathexp.circuits.heads.induction import induction
+from pathexp.circuits.heads.induction_pairs import induction_pairs
+from pathexp.circuits.heads.induction_score import induction_score
 from tests.shared_models import shared_file
 
 
@@ -41,17 +44,17 @@ def test_the_letter_model_is_read_rightly():
 
 
 def test_one_layer_of_letters_has_no_induction_head():
-    found = induction_heads(names_1l_microgpt(), prefix=[26])
-    assert found.from_weights == found.from_data == () and found.pairs == ()
-    assert found.kinds.second_loss > 0.8 * found.kinds.first_loss  # nothing is copied
+    found = induction(names_1l_microgpt(), prefix=[26])
+    assert found.from_weights == found.from_attention == () and found.pairs == ()
+    assert found.types.second_loss > 0.8 * found.types.first_loss  # nothing is copied
 
 
 def test_the_story_model_has_previous_token_heads_and_no_induction_head():
     """Known of it: no induction heads; L3H6 attends to the previous token."""
     model = px.load(shared_file("stories260K.bin"))
-    kinds = head_kinds(model, prefix=[1], runs=4)
-    assert kinds.of_kind("induction") == ()
-    assert kinds["L3H6"].kind == "previous token" and kinds["L3H6"].attention["previous token"] > 0.7
+    kinds = head_types(model, prefix=[1], runs=4)
+    assert kinds.of_type("induction") == ()
+    assert kinds["L3H6"].type == "previous token" and kinds["L3H6"].attention["previous token"] > 0.7
     assert kinds.second_loss > 0.9 * kinds.first_loss
     assert not any(pair.is_induction for pair in induction_pairs(model, positions=32))
 
@@ -67,9 +70,9 @@ def smollm2():
 
 @pytest.mark.slow
 def test_smollm2_has_the_heads_that_are_known_of_it(smollm2):
-    kinds = head_kinds(smollm2, length=25, runs=2)
-    assert {"L18H6", "L17H4"} <= set(kinds.of_kind("induction"))
-    assert {"L16H0", "L11H1"} <= set(kinds.of_kind("previous token"))
+    kinds = head_types(smollm2, length=25, runs=2)
+    assert {"L18H6", "L17H4"} <= set(kinds.of_type("induction"))
+    assert {"L16H0", "L11H1"} <= set(kinds.of_type("previous token"))
     assert kinds.second_loss < 0.6 * kinds.first_loss
 
 
@@ -77,7 +80,7 @@ def test_smollm2_has_the_heads_that_are_known_of_it(smollm2):
 @pytest.mark.parametrize("head", ["L18H6", "L17H4"])
 def test_smollm2_looks_by_keys_through_its_previous_token_head(smollm2, head):
     """Exact over all pairs of paths, MLPs frozen: most of the induction score comes by keys that pass L16H0."""
-    found = explain_induction(smollm2, head, "L16H0", length=20, runs=1, queries=1)
+    found = induction_score(smollm2, head, "L16H0", length=20, runs=1, queries=1)
     assert 0.5 < found.share < 1.2
     np.testing.assert_allclose(sum(found.by_kind.values()), found.advantage, atol=1e-6)
 
@@ -85,5 +88,5 @@ def test_smollm2_looks_by_keys_through_its_previous_token_head(smollm2, head):
 @pytest.mark.slow
 def test_smollm2_scores_add_up(smollm2):
     tokens = np.random.default_rng(0).integers(0, 49152, 10)
-    terms = px.expand_score(smollm2.run(tokens), "L18H6", query=9, key=4)
+    terms = px.score(smollm2.run(tokens), "L18H6", query=9, key=4)
     assert terms.count() > 10**40 and terms.verify().ok

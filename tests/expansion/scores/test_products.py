@@ -50,7 +50,7 @@ def test_most_products_are_never_formed(monkeypatch):
 
 def test_path_vectors_are_what_paths_bring():
     trace = ZOO["2L-gqa"]().run([1, 2, 3, 4])
-    side = px.expand_score(trace, "L1H1", 3, 2).keys
+    side = px.score(trace, "L1H1", query=3, key=2).keys
     vectors = np.concatenate(path_vectors(side.walk, 2))
     np.testing.assert_allclose(vectors, [term.logits()[2] for term in side], atol=1e-12)
 
@@ -58,4 +58,4 @@ def test_path_vectors_are_what_paths_bring():
 def test_too_many_paths_are_refused():
     trace = px.random_model(layers=6, heads=10, d_head=2).run([1, 2])
     with pytest.raises(px.PathexpError, match=r"322,102 paths into Q are too many .*limit 200,000"):
-        px.expand_score(trace, "L5H0", 1, 0).top(3)
+        px.score(trace, "L5H0", query=1, key=0).top(3)

@@ -35,7 +35,7 @@ def test_every_score_is_the_sum_of_its_terms(model):
     trace = run(model)
     for head in ("L0H0", last_head(model)):
         for query, key in ((0, 0), (5, 2), (5, 5), (3, 0)):
-            terms = px.expand_score(trace, head, query, key)
+            terms = px.score(trace, head, query=query, key=key)
             verdict = terms.verify()
             assert verdict.ok and verdict.tolerance < 1e-9, str(verdict)
             np.testing.assert_allclose(terms.value(), scores_of(trace, head)[query, key], atol=1e-12)
@@ -43,7 +43,7 @@ def test_every_score_is_the_sum_of_its_terms(model):
 
 def test_rows_kinds_and_orders_are_sums_of_terms(model):
     trace, head = run(model, 5), last_head(model)
-    terms = px.expand_score(trace, head, 4, 1)
+    terms = px.score(trace, head, query=4, key=1)
     listed = list(terms)
     assert len(listed) == terms.count() == len({str(term) for term in listed})
     np.testing.assert_allclose(terms.row(), scores_of(trace, head)[4], atol=1e-12)
@@ -60,7 +60,7 @@ def test_rows_kinds_and_orders_are_sums_of_terms(model):
 
 
 def test_top_is_the_largest_by_absolute_value(model):
-    terms = px.expand_score(run(model, 5), last_head(model), 4, 1)
+    terms = px.score(run(model, 5), last_head(model), query=4, key=1)
     brute = sorted((abs(term.value) for term in terms), reverse=True)
     for k in (1, 3, terms.count() + 5):
         ranking = terms.top(k)
@@ -70,7 +70,7 @@ def test_top_is_the_largest_by_absolute_value(model):
 
 
 def test_one_side_ranked_against_the_whole_of_the_other(model):
-    terms = px.expand_score(run(model, 5), last_head(model), 4, 1)
+    terms = px.score(run(model, 5), last_head(model), query=4, key=1)
     _check_sides(terms)
 
 
@@ -92,7 +92,7 @@ def _check_sides(terms):
 
 def test_narrowing_splits_the_score(model):
     trace, head = run(model, 5), last_head(model)
-    terms = px.expand_score(trace, head, 4, 1)
+    terms = px.score(trace, head, query=4, key=1)
     parts = [terms.where(kind=kind) for kind in terms.count_by_kind()]
     assert sum(part.count() for part in parts) == terms.count()
     np.testing.assert_allclose(sum(part.value() for part in parts), terms.value(), atol=1e-12)
@@ -107,7 +107,7 @@ def test_narrowing_splits_the_score(model):
 def test_symbols_equal_numbers(model):
     """A ⊗ B ⊗ W in matrices and in sympy is the term's score of every pair of positions."""
     trace = run(model, 4)
-    terms = px.expand_score(trace, last_head(model), 3, 1)
+    terms = px.score(trace, last_head(model), query=3, key=1)
     for term in list(terms)[:40]:
         field = np.array([replace(term, pair=replace(term.pair, query=i)).row for i in range(4)])
         seen = ~np.isnan(field)
@@ -150,7 +150,7 @@ def test_terms_by_naive_recursion():
     keys = {f"{name} K": x @ w.W_K[1, head].T for name, x in read.items()}
     queries[f"b_Q_L1H{head} Q"], keys[f"b_K_L1H{head} K"] = ones * w.b_Q[1, head], ones * w.b_K[1, head]
 
-    terms = px.expand_score(trace, f"L1H{head}", i, j)
+    terms = px.score(trace, f"L1H{head}", query=i, key=j)
     assert terms.count() == len(queries) * len(keys)
     for term in terms:
         q, k = str(term.query_term.path), str(term.key_term.path)
@@ -166,7 +166,7 @@ def test_scores_of_published_families(name):
     model = FAMILIES[name]()
     trace = run(model, 9)
     for head, query, key in (("L0H1", 8, 6), ("L1H1", 8, 7), ("L1H0", 3, 3)):
-        terms = px.expand_score(trace, head, query, key)
+        terms = px.score(trace, head, query=query, key=key)
         verdict = terms.verify()
         assert verdict.ok and verdict.tolerance < 1e-9, str(verdict)
         np.testing.assert_allclose(terms.row(), _seen(scores_of(trace, head)[query]), atol=1e-11)
@@ -176,7 +176,7 @@ def test_scores_of_published_families(name):
 
 @pytest.mark.parametrize("name", ["llama", "yarn", "bloom", "qwen3", "gemma2"])
 def test_sides_of_published_families(name):
-    _check_sides(px.expand_score(run(FAMILIES[name](), 7), "L1H0", 6, 2))
+    _check_sides(px.score(run(FAMILIES[name](), 7), "L1H0", query=6, key=2))
 
 
 def _seen(row):
@@ -186,22 +186,22 @@ def _seen(row):
 def test_rotary_terms_have_one_form_per_distance():
     trace = run(FAMILIES["llama"](), 9)
     for query, key in ((8, 6), (5, 3)):
-        term = px.expand_score(trace, "L1H0", query, key)["E Q", "E L0H3 K"]
+        term = px.score(trace, "L1H0", query=query, key=key)["E Q", "E L0H3 K"]
         assert "W_Q_L1H0ᵀ R_2 W_K_L1H0" in term.formula and r"R_{2}" in term.latex()
         dense = px.evaluate(term.expr, term.arrays())
         np.testing.assert_allclose(dense[query, key], term.value, atol=1e-13)
-    near = px.expand_score(trace, "L1H0", 8, 7)["E Q", "E L0H3 K"]
+    near = px.score(trace, "L1H0", query=8, key=7)["E Q", "E L0H3 K"]
     assert "R_1" in near.formula
 
 
 def test_the_key_bias_has_an_effect_where_keys_are_turned():
-    terms = px.expand_score(run(FAMILIES["llama"](), 9), "L1H0", 8, 3)
+    terms = px.score(run(FAMILIES["llama"](), 9), "L1H0", query=8, key=3)
     assert not any(term.no_effect for term in terms.where(key="b_K_L1H0 K"))
 
 
 def test_slopes_are_a_term_of_their_own():
     model = FAMILIES["bloom"]()
-    terms = px.expand_score(run(model, 9), "L0H2", 8, 3)
+    terms = px.score(run(model, 9), "L0H2", query=8, key=3)
     (slope,) = terms.where(kind="position bias")
     assert str(slope) == "ALiBi" and slope.value == -5 * model.config.alibi_slopes[2]
     np.testing.assert_allclose(slope.row, -np.abs(8 - np.arange(9)) * model.config.alibi_slopes[2])
@@ -222,14 +222,14 @@ def test_one_perturbed_weight_fails(name):
     array[place] += 1e-7
     weights = replace(trace.model.weights, **{name: array})
     other = replace(trace, model=replace(trace.model, weights=weights))
-    assert px.expand_score(trace, "L2H0", 5, 2).verify().ok
-    assert not px.expand_score(other, "L2H0", 5, 2, graph=px.freeze(other)).verify().ok
+    assert px.score(trace, "L2H0", query=5, key=2).verify().ok
+    assert not px.score(other, "L2H0", query=5, key=2, graph=px.freeze(other)).verify().ok
 
 
 def test_a_graph_changed_by_hand_has_no_verdict():
     trace = run(ZOO["2L-plain"]())
     with pytest.raises(px.PathexpError, match="L0H0 was removed"):
-        px.expand_score(trace, "L1H0", graph=px.freeze(trace).without("L0H0")).verify()
+        px.score(trace, "L1H0", graph=px.freeze(trace).without("L0H0")).verify()
 
 
 # What the softmax makes of it ---------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_the_key_bias_has_no_effect_and_the_query_bias_has():
     """Case: q · b_K is constant over keys, b_Q · k is not."""
     model = ZOO["1L-qk-biases"]()
     trace = run(model)
-    terms = px.expand_score(trace, "L0H1", 5, 2)
+    terms = px.score(trace, "L0H1", query=5, key=2)
     for term in terms:
         of_key_bias = str(term.key_term.path) == "b_K_L0H1 K"
         assert term.no_effect == of_key_bias, str(term)
@@ -255,13 +255,13 @@ def test_the_key_bias_has_no_effect_and_the_query_bias_has():
 def test_patterns_without_terms_are_those_of_the_model_without_them():
     """In one layer the query bias is the same for every run: dropping its terms is dropping the bias."""
     model = ZOO["1L-qk-biases"]()
-    terms = px.expand_score(run(model), "L0H2", 4, 1).where(query="b_Q_L0H2 Q")
+    terms = px.score(run(model), "L0H2", query=4, key=1).where(query="b_Q_L0H2 Q")
     without = run(replace(model, weights=replace(model.weights, b_Q=None)))
     np.testing.assert_allclose(terms.pattern_without(), without.patterns[0, 2, 4], atol=1e-14)
 
 
 def test_advantages_add_up_like_values(model):
-    terms = px.expand_score(run(model, 5), last_head(model), 3, 1)
+    terms = px.score(run(model, 5), last_head(model), query=3, key=1)
     np.testing.assert_allclose(sum(term.advantage for term in terms), terms.advantage(), atol=1e-12)
     row = scores_of(terms.trace, last_head(model))[3]
     others = [row[j] for j in range(5) if j != 1 and np.isfinite(row[j])]
@@ -280,7 +280,7 @@ def test_positions_of_queries_and_keys_alone_on_paper():
     weights = px.Weights(
         W_E=[[1, 10]], W_pos=[[0.5, 0.25]], W_Q=2 * one, W_K=3 * one, W_V=one, W_O=one, W_U=[[1], [1]]
     )
-    terms = px.expand_score(px.Model(config, weights).run([1, 0]), "L0H0", query=1, key=0)
+    terms = px.score(px.Model(config, weights).run([1, 0]), "L0H0", query=1, key=0)
     values = {str(term): term.value for term in terms}
     assert values == {"E Q × E K": 60.0, "E Q × P K": 3.0, "P Q × E K": 15.0, "P Q × P K": 0.75}
     assert terms.value() == (1 + 0.25) * 2 * 3 * (10 + 0.5)
@@ -291,7 +291,7 @@ def test_positions_of_queries_and_keys_alone_on_paper():
 
 
 def test_induction_by_hand_is_won_by_the_key_path():
-    terms = px.expand_score(px.induction_model().run([5, 2, 7, 3, 5, 2]), "L1H0", query=5, key=2)
+    terms = px.score(px.induction_model().run([5, 2, 7, 3, 5, 2]), "L1H0", query=5, key=2)
     assert terms.top(1).terms[0].kind == "K-composition"
     assert str(terms.top(1).terms[0]) == "E Q × E L0H0 K"
     effects = {effect.kind: effect for effect in terms.effects()}
@@ -307,13 +307,13 @@ def test_induction_by_hand_is_won_by_the_key_path():
 def test_bad_input_is_refused_by_name():
     trace = run(ZOO["2L-plain"]())
     with pytest.raises(GraphError, match=r"no head 'L1H7' in this graph\. Did you mean L1H"):
-        px.expand_score(trace, "L1H7")
-    with pytest.raises(TargetError, match="query 1 of L1H0 cannot look at key 3: it is masked"):
-        px.expand_score(trace, "L1H0", query=1, key=3)
+        px.score(trace, "L1H7")
+    with pytest.raises(TargetError, match="query 1 of L1H0 cannot attend to key 3: it is masked"):
+        px.score(trace, "L1H0", query=1, key=3)
     with pytest.raises(TargetError, match="key 6 is not in this run of 6 tokens"):
-        px.expand_score(trace, "L1H0", query=5, key=6)
-    terms = px.expand_score(trace, "L1H0", query=5, key=2)
-    with pytest.raises(px.PathexpError, match="no kind of term is called 'K'; known: direct"):
+        px.score(trace, "L1H0", query=5, key=6)
+    terms = px.score(trace, "L1H0", query=5, key=2)
+    with pytest.raises(px.PathexpError, match="unknown kind of term 'K'; choose from: direct"):
         terms.where(kind="K")
     with pytest.raises(PathError, match="L1H1"):
         terms["E Q", "E L1H1 K"]
@@ -328,10 +328,10 @@ def test_scores_with_mlps_as_sources(name):
     """With MLP outputs frozen whole every path is a single A ⊗ B ⊗ W, and the sum is the same."""
     trace = run(FAMILIES[name](), 6)
     graph = px.freeze(trace, mlp="source")
-    terms = px.expand_score(trace, "L1H1", 5, 2, graph=graph)
+    terms = px.score(trace, "L1H1", query=5, key=2, graph=graph)
     assert terms.verify().ok
     assert any(str(term.key_term.path) == "L0M K" for term in terms)
-    through_gates = px.expand_score(trace, "L1H1", 5, 2)
+    through_gates = px.score(trace, "L1H1", query=5, key=2)
     np.testing.assert_allclose(terms.value(), through_gates.value(), atol=1e-12)
     for term in terms:
         assert term.weight.shape[0] == term.query_term.weight.shape[1]
@@ -346,7 +346,7 @@ def test_formulas_from_sizes_are_those_of_a_run():
     """The same pairs of paths with the same formulas, but for the scale."""
     trace = px.random_model(layers=3, heads=2, positions="none").run([1, 2, 3])
     terms = ScoreFormulas(px.ResidualGraph.attention_only(layers=3, heads=2), "L2H1")
-    run_terms = px.expand_score(trace, "L2H1", 2, 1)
+    run_terms = px.score(trace, "L2H1", query=2, key=1)
     assert terms.count() == run_terms.count() == 81
     scale = f"{trace.config.attention_scale:.4g} · "
     assert [str(t) for t in terms] == [str(t) for t in run_terms]
@@ -366,7 +366,7 @@ def test_formulas_of_every_configuration_are_those_of_a_run(name):
         arrays.setdefault("g_embed", np.ones(c.d_model))
     model = px.Model(c, px.Weights(**arrays))
     trace, head = run(model, 4), last_head(model)
-    terms, whole = ScoreFormulas.of(c, head, distance=2), px.expand_score(trace, head, 3, 1)
+    terms, whole = ScoreFormulas.of(c, head, distance=2), px.score(trace, head, query=3, key=1)
     pairs = [term for term in whole if term.kind != "position bias"]
     assert terms.count() == len(pairs) and (terms.position_bias is None) == (c.positions != "alibi")
     scale = "" if whole.pair.scale == 1 else f"{whole.pair.scale:.4g} · "
@@ -383,7 +383,7 @@ def test_formulas_of_a_size_nobody_lists():
 
 
 def test_numbers_of_numpy_are_numbers_of_terms_and_truth_is_none():
-    terms = px.expand_score(px.induction_model().run([5, 2, 7, 3, 5, 2]), "L1H0", query=5, key=2)
+    terms = px.score(px.induction_model().run([5, 2, 7, 3, 5, 2]), "L1H0", query=5, key=2)
     assert len(terms.top(np.int64(2)).terms) == 2
     with pytest.raises(px.PathexpError, match="integer"):
         terms.top(True)

@@ -19,7 +19,7 @@ def test_every_switch(model, seed, length, source):
     query = int(rng.integers(len(trace)))
     key = int(rng.choice(np.flatnonzero(np.isfinite(trace.scores[layer, head, query]))))
     graph = px.freeze(trace, mlp="source") if source else px.freeze(trace)
-    terms = px.expand_score(trace, f"L{layer}H{head}", query, key, graph=graph)
+    terms = px.score(trace, f"L{layer}H{head}", query=query, key=key, graph=graph)
     verdict = terms.verify()
     assert verdict.ok, str(verdict)
     seen = np.isfinite(trace.scores[layer, head, query])
