@@ -60,7 +60,7 @@ def test_outputs_go_by_their_numbers():
         lambda model: model.run([1, 2]).loss(),
         lambda model: px.bigrams(model, [[1, 2, 1, 2]]),
         lambda model: px.copying(model),
-        lambda model: px.induction_heads(model),
+        lambda model: px.induction(model),
     ],
 )
 def test_questions_about_tokens_are_refused(ask):
