@@ -45,7 +45,7 @@ RESULTS = (
 )
 
 RIGHT = {
-    **dict.fromkeys(("position", "row", "distance"), (-1, 0)),
+    **dict.fromkeys(("position", "row", "index", "distance"), (-1, 0)),
     **dict.fromkeys(("token", "a", "b"), (0,)),
     **dict.fromkeys(
         ("k", "count", "label", "head", "point", "space", "name", "kind", "pair", "paths", "port"), ()
@@ -66,6 +66,7 @@ LEFT_OUT = {
     "vector",
     "window",
     "measured",
+    "merge",
     "index",
 }
 """Arguments with tests of their own."""
