@@ -11,10 +11,6 @@ from .algebra import LinearMap, Space, compose
 from .answer import Answer
 from .circuits import (
     Tally,
-    along,
-    intervene,
-    rerun,
-    through,
 )
 from .circuits.attribution.attribution import attribution
 from .circuits.attribution.decompose import decompose
@@ -33,6 +29,7 @@ from .circuits.heads.heads import heads
 from .circuits.heads.induction import induction
 from .circuits.heads.rebase import rebase
 from .circuits.heads.swap import swap
+from .circuits.interventions.intervene import intervene, paths_along, paths_through
 from .circuits.small.bigrams import bigrams
 from .circuits.small.skip_trigrams import skip_trigrams
 from .circuits.small.virtual_heads import virtual_heads
@@ -63,6 +60,7 @@ from .expansion.scores.derive_score import derive_score
 from .expansion.scores.score import score
 from .graph import Query, ResidualGraph, contrast, freeze, query
 from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model, rewrite
+from .model.forward import rerun
 from .version import VERSION
 
 __version__ = VERSION
@@ -89,7 +87,6 @@ __all__ = [
     "Tree",
     "Verdict",
     "Weights",
-    "along",
     "attribution",
     "bigrams",
     "bottlenecks",
@@ -119,6 +116,8 @@ __all__ = [
     "models",
     "order_importance",
     "overlap",
+    "paths_along",
+    "paths_through",
     "position_flow",
     "privileged_basis",
     "query",
@@ -130,7 +129,6 @@ __all__ = [
     "score",
     "skip_trigrams",
     "swap",
-    "through",
     "tree",
     "verify",
     "virtual_heads",

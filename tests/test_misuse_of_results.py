@@ -40,7 +40,7 @@ RESULTS = (
     px.induction(MODEL, runs=1),
     px.head(MODEL, "L0H0"),
     px.copying(MODEL),
-    px.intervene(TRACE, px.through("L0H0")),
+    px.intervene(TRACE, TARGET, node="L0H0"),
     MODEL,
 )
 

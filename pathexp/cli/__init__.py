@@ -14,7 +14,6 @@ from typing import Protocol
 from ..errors import PathexpError
 from ..version import VERSION
 from . import (
-    intervene,
 )
 from .arguments import OK, REFUSED
 from .command import GROUPS
@@ -38,7 +37,6 @@ class Command(Protocol):
 
 
 COMMANDS: Mapping[str, Command] = {
-    "intervene": intervene,
 }
 
 

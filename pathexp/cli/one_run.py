@@ -10,6 +10,7 @@ from ..circuits.attribution.position_flow import position_flow
 from ..circuits.heads.entropy import entropy
 from ..circuits.heads.rebase import rebase
 from ..circuits.heads.swap import swap
+from ..circuits.interventions.intervene import edge, intervene
 from ..circuits.subspaces.equivariance import equivariance
 from ..expansion.expansion import tree
 from ..expansion.scores.score import score
@@ -66,6 +67,21 @@ COMMANDS = (
         "follow a logit from position to position through the blocks",
         "pathexp position-flow attn-2l 'To be, or not to be'",
         takes="target",
+    ),
+    Command(
+        "intervene", intervene, "one run",
+        "cut paths, replace them by a mean, or patch them from another text: frozen and live side by side",
+        "pathexp intervene attn-2l --edge 'L0H2 L1H0.K'",
+        takes="target", options=(
+            Option("cut", "all paths that match a query, such as 'E L0H1 U'", metavar="QUERY"),
+            Option("node", "all paths through a component or from a source", metavar="LABEL"),
+            Option("edge", "all paths along an edge 'WRITER READER'; a reader may be U, or a port: L1H0.Q, .K, .V",
+                   edge, metavar="EDGE"),
+            Option("patch_from", "the paths carry this text, as long as the first", metavar="TEXT"),
+            Option("zero", "what stands in place of the paths", choices=("zero", "mean")),
+            Option("means", "the mean is over windows of this text file", metavar="FILE"),
+            Option("inputs", "what reads along the paths: q, k, v of heads, m of MLPs"),
+        ),
     ),
     Command(
         "flow", flow, "one run",

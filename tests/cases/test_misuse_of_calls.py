@@ -49,7 +49,6 @@ def calls():
     term = terms["E L0H0 U"]
     short = {"model": model, "length": 4}
     return {
-        "along": {"writer": "L0H0", "reader": "L1H0"},
         "attribution": {"trace": trace, "target": target, "by": "head", "k": 3},
         "bigrams": {"model": model, "corpus": TEXTS, "min_count": 1, "chunks": 2},
         "bottlenecks": {"model": model, "corpus": TEXTS, "limits": Limits()},
@@ -58,7 +57,6 @@ def calls():
         "composition": {"model": model, "path": ["L0H0", "L1H0"], "norms": "raw", "distance": 0},
         "copying": {"model": model},
         "decompose": {"trace": trace, "point": "L0.out"},
-        "distance": {"a": trace.logits, "b": other.logits},
         "equivariance": {"what": trace, "seed": 1},
         "evaluate": {"expr": term.expr, "arrays": terms.arrays()},
         "expand": {"what": trace, "condition": "E .* U"},
@@ -77,7 +75,9 @@ def calls():
         "induction_model": {"d_vocab": 8, "n_ctx": 9, "name": "x"},
         "induction_pairs": {"model": model, "positions": 8},
         "interference": {"what": model, "label": "L0H0", "norms": "raw", "k": 2},
-        "intervene": {"trace": trace, "cut": "E U", "other": other, "sides": "qk"},
+        "intervene": {"trace": trace, "target": target, "cut": "E U", "patch_from": other, "zero": "zero", "inputs": "qk"},
+        "paths_along": {"writer": "L0H0", "reader": "L1H0"},
+        "paths_through": {"label": "L0H0"},
         "lens": {"trace": trace, "target": target, "mid": True},
         "load": {"name_or_path": "attn-0l"},
         "memory_management": {"model": model, "corpus": TEXTS, "k": 2, "limits": Limits()},
@@ -101,7 +101,6 @@ def calls():
         "swap_ov": {"model": model, "a": "L0H0", "b": "L1H0"},
         "swap_qk": {"model": model, "a": "L0H0", "b": "L1H0"},
         "tally": {"windows": [np.array([1])], "measure": lambda w: {"n": np.ones(1)}, "question": "x", "limit": 1},
-        "through": {"label": "L0H0"},
         "ungrouped": {"model": model},
         "verify": {"terms": list(terms), "graph": graph, "reference": trace.logits},
         "virtual_heads": {"model": model, "corpus": TEXTS, "order": 2, "k": 1},

@@ -5,7 +5,6 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from pathexp.cli import main
 from pathexp.errors import SizeError, SpaceError
 from pathexp.report.bars import bars
 from pathexp.report.svg import grid, heat_map, safe
@@ -70,17 +69,6 @@ def test_bars_say_their_rows_series_and_values():
             bars(["a", "b"], values, ["x", "y"])
     with pytest.raises(SizeError, match="limit"):
         bars([""] * 3000, [0.0] * 3000)
-
-
-@pytest.mark.parametrize("command", ["intervene"])
-def test_commands_draw(tmp_path, capsys, command):
-    path = tmp_path / "picture.svg"
-    assert main([command, "attn-1l", "the king\n&", "--svg", str(path)]) == 0
-    capsys.readouterr()
-    root = ET.fromstring(path.read_text())
-    assert len(list(root.iter(f"{SVG}title"))) > 4
-    assert main([command, "attn-1l", "the king", "--svg", str(tmp_path / "no" / "x.svg")]) == 2
-    assert "cannot write the picture" in capsys.readouterr().err
 
 
 def test_a_grid_stands_in_rows():

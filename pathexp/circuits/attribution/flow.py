@@ -13,6 +13,7 @@ from ...arguments import TRUTH, expect
 from ...errors import GraphError, PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
+from ...expansion.targets import on_stream
 from ...graph import Query, ResidualGraph, Walk, empty_multigraph
 from ...model import Target, Trace
 from .flow_edges import FlowEdge, FlowNode, Totals, edges_of, nodes_of
@@ -262,6 +263,7 @@ def flow(
     """
     expect("flow", per_position=(per_position, TRUTH))
     terms = expand(what) if query is None else expand(what, query)
+    on_stream(target, terms.walk.graph)  # refuses what is no target of this graph
     sweep = FlowSweep(Wires(terms.walk, per_position), target)
     edges = edges_of(sweep)
     found = Flow(

@@ -6,12 +6,20 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.interventions import along, intervene, through
+from pathexp.circuits.interventions.intervene import paths_along, paths_through
 from pathexp.graph import Walk
 from pathexp.model.forward import rerun
 from tests.zoo import FAMILIES, ZOO
 
 EVERY = {**ZOO, **FAMILIES}
+
+
+def intervene(trace, cut, **given):
+    """One intervention, whatever the target."""
+    (found,) = px.intervene(trace, trace.logit(0), cut=cut, **given)
+    return found
+
+
 DEEP = [name for name, make in EVERY.items() if make().config.n_layers > 1]
 
 
@@ -55,19 +63,19 @@ def read_by(trace, elsewhere, reader):
     return rerun(trace, {p: lambda x: elsewhere.residuals[p]})
 
 
-def given(trace, reading, reader, sides):
-    """What the reader gives where only some of its sides read otherwise."""
-    if reader.head is None or sides == "qkvm":
+def given(trace, reading, reader, inputs):
+    """What the reader gives where only some of its inputs read otherwise."""
+    if reader.head is None or inputs == "qkvm":
         return outcome(reader, reading)
     layer, head = reader.layer, reader.head
-    looks, moves = (trace, reading) if sides == "v" else (reading, trace)
+    looks, moves = (trace, reading) if inputs == "v" else (reading, trace)
     values = moves.values[layer, trace.config.kv_head(head)]
     return looks.patterns[layer, head] @ values @ trace.model.weights.W_O[layer, head].T
 
 
-def edge_oracle(trace, writer, reader, change, sides="qkvm"):
+def edge_oracle(trace, writer, reader, change, inputs="qkvm"):
     reading = read_by(trace, between(trace, writer, change), reader)
-    moved = given(trace, reading, reader, sides) - outcome(reader, trace)
+    moved = given(trace, reading, reader, inputs) - outcome(reader, trace)
     return rerun(trace, {point(reader): lambda x: x + moved}).logits
 
 
@@ -83,10 +91,10 @@ def test_an_edge_cut_or_patched_is_the_edited_forward_pass(name):
     trace, other = pair(name)
     writer, readers = ends(trace)
     for reader in readers:
-        cut = along(writer.label, reader.label)
+        cut = paths_along(writer.label, reader.label)
         gone, patched = -outcome(writer, trace), outcome(writer, other) - outcome(writer, trace)
         close(intervene(trace, cut).live, edge_oracle(trace, writer, reader, gone))
-        close(intervene(trace, cut, other=other).live, edge_oracle(trace, writer, reader, patched))
+        close(intervene(trace, cut, patch_from=other).live, edge_oracle(trace, writer, reader, patched))
 
 
 @pytest.mark.parametrize("name", DEEP)
@@ -98,9 +106,9 @@ def test_values_or_queries_and_keys_alone(name):
     )
     gone = -outcome(writer, trace)
     by_values = edge_oracle(trace, writer, reader, gone, "v")
-    close(intervene(trace, along(writer.label, f"{reader.label}.V")).live, by_values)
+    close(intervene(trace, paths_along(writer.label, f"{reader.label}.V")).live, by_values)
     by_looks = edge_oracle(trace, writer, reader, gone, "qk")
-    found = intervene(trace, along(writer.label, reader.label))
+    found = intervene(trace, paths_along(writer.label, reader.label))
     close(replace(found, ports={reader.label: "qk"}).live, by_looks)
 
 
@@ -112,7 +120,7 @@ def test_a_node_cut_or_patched_is_the_edited_forward_pass(name):
             there = left_of(component, trace) if run is None else outcome(component, run)
             change = there - outcome(component, trace)
             edited = rerun(trace, {point(component): lambda x, change=change: x + change})
-            close(intervene(trace, through(component.label), other=run).live, edited.logits)
+            close(intervene(trace, paths_through(component.label), patch_from=run).live, edited.logits)
 
 
 def left_of(component, trace):
@@ -166,7 +174,7 @@ def test_the_embedding_of_another_text_is_the_forward_pass_of_mixed_parts(name):
         trace.model.weights.W_E[:, other.tokens] - trace.model.weights.W_E[:, trace.tokens]
     )
     mixed = rerun(trace, {point: lambda x: x + change.T})
-    close(intervene(trace, through("E"), other=other).live, mixed.logits)
+    close(intervene(trace, paths_through("E"), patch_from=other).live, mixed.logits)
 
 
 # Frozen: the exact linear algebra of paths ----------------------------------------------------------------
@@ -199,17 +207,17 @@ def test_frozen_is_the_exact_sum_of_kept_paths(name):
         swapped = replace(
             graph, sources=tuple(replace(source, start=starts[source.label]) for source in graph.sources)
         )
-        close(intervene(trace, cut, other=other).frozen, kept + Walk(swapped, cut).logits())
+        close(intervene(trace, cut, patch_from=other).frozen, kept + Walk(swapped, cut).logits())
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if EVERY[name]().config.n_layers <= 2])
-@pytest.mark.parametrize("sides", ["v", "m", "qk", "qkv"])
-def test_frozen_sides_by_listing_paths(name, sides):
+@pytest.mark.parametrize("inputs", ["v", "m", "qk", "qkv"])
+def test_frozen_sides_by_listing_paths(name, inputs):
     """A path counts if what follows the last component that reads the run as it was follows it on some kept path."""
     trace, _ = pair(name)
     graph = px.freeze(trace)
     heads = {c.label: c.head is not None for c in graph.components()}
-    whole = {label for label, head in heads.items() if ("v" if head else "m") not in sides}
+    whole = {label for label, head in heads.items() if ("v" if head else "m") not in inputs}
     words = list(px.expand(trace).walk.words())
     values = {word: px.expand(trace)[" ".join(word)].logits() for word in words}
 
@@ -224,11 +232,11 @@ def test_frozen_sides_by_listing_paths(name, sides):
             (values[word] for word in words if tail(word) in tails and (word in kept or tail(word) != word)),
             np.zeros_like(trace.logits),
         )
-        close(intervene(trace, text, sides=sides).frozen, expected)
+        close(intervene(trace, text, inputs=inputs).frozen, expected)
 
 
 def test_queries_and_keys_alone_cannot_be_seen_frozen_but_what_goes_straight_out_can():
     trace, _ = pair("2L-plain")
-    close(intervene(trace, along("L0H0", "L1H1"), sides="qk").frozen, trace.logits)
-    straight = intervene(trace, "S? .* L0H0 U", sides="qk")
+    close(intervene(trace, paths_along("L0H0", "L1H1"), inputs="qk").frozen, trace.logits)
+    straight = intervene(trace, "S? .* L0H0 U", inputs="qk")
     close(straight.frozen, trace.logits - px.expand(trace, "S? L0H0 U").logits())

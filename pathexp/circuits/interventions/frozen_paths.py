@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import GraphError
-from ..graph import Array, Component, Source, freeze, push, start_value
-from .copies import Ending, KeptPaths
+from ...errors import GraphError
+from ...graph import Array, Component, Source, freeze, push, start_value
+from .kept_paths import Ending, KeptPaths
 
 
 @dataclass(frozen=True, eq=False)
-class HeldPaths(KeptPaths):
+class FrozenPaths(KeptPaths):
     """The paths of a run that a walk keeps, frozen; with another run its tokens go through the maps of this one."""
 
     def logits(self) -> Array:
@@ -50,6 +50,10 @@ class HeldPaths(KeptPaths):
         stream = stream if along else self.clean(component)
         constants = self._constants_into(component.label, dropped if along else frozenset())
         return sum(constants, push(component.operator, stream))
+
+    def mean_output(self, component: Component) -> Array:
+        """Raise GraphError: frozen means are sums of paths in the other runs, which `Intervention.frozen` takes."""
+        raise GraphError(f"a frozen sum of paths has no mean output of {component.label}")
 
     def _constants_into(self, label: str, dropped: frozenset[str]) -> list[Array]:
         sources = (s for s in self.graph.sources if label in s.into and s.label not in dropped)

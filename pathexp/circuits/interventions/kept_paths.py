@@ -1,8 +1,8 @@
 """Only chosen paths: every component is copied, and each copy reads what comes along paths that may go on.
 
 A component stands on many paths. Its copies are told apart by the endings that are still accepted behind them; a copy
-reads the sum of what may come before such an ending. What a copy makes of that is another question: `live` computes
-everything anew, `held` holds fixed what is not linear.
+reads the sum of what may come before such an ending. What a copy makes of that is another question: `live_paths` computes
+everything again, `frozen_paths` keeps fixed what is not linear.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..errors import PathexpError
-from ..graph import Array, Component, ResidualGraph, Source, Walk, freeze
-from ..graph.automaton import Automaton
-from ..model import Trace
+from ...errors import PathexpError
+from ...graph import Array, Component, ResidualGraph, Source, Walk, freeze
+from ...graph.automaton import Automaton
+from ...model import Trace
 
 Ending = frozenset[int]
 """The forward states of the automaton from which an ending is accepted; empty where none is."""
 
-SIDES = "qkvm"
+INPUTS = "qkvm"
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Reading:
     ('v', 'qk')
     """
 
-    sides: str = SIDES
+    sides: str = INPUTS
     ports: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         for sides in (self.sides, *self.ports.values()):
-            if not isinstance(sides, str) or not sides or set(sides) - set(SIDES):
+            if not isinstance(sides, str) or not sides or set(sides) - set(INPUTS):
                 raise PathexpError(
-                    f"sides are letters of {SIDES!r} (queries, keys, values, MLPs), found {sides!r}"
+                    f"inputs are letters of {INPUTS!r} (queries, keys, values, MLPs), got {sides!r}"
                 )
 
     def of(self, label: str) -> str:
@@ -62,14 +62,22 @@ class KeptPaths(ABC):
     walk: Walk
     other: Trace | None = None
     reading: Reading = field(default_factory=Reading)
+    means: tuple[Trace, ...] = ()
+    """The runs whose mean stands in place of what is cut."""
 
     def __post_init__(self) -> None:
-        _refuse_edited(self.trace, self.other)
-        if self.other is not None and not _alike(self.trace, self.other):
-            raise PathexpError(
-                f"the other run is one of the same model and length, {len(self.trace)} tokens; found "
-                f"{_named(self.other)}"
-            )
+        runs = (*(() if self.other is None else (self.other,)), *self.means)
+        _refuse_edited(self.trace, *runs)
+        for run in runs:
+            if not _alike(self.trace, run):
+                raise PathexpError(
+                    f"expected another run of the same model and length, {len(self.trace)} tokens; got {_named(run)}"
+                )
+
+    @property
+    def replaces(self) -> bool:
+        """Whether something stands in place of what is cut: another run, or a mean of runs."""
+        return self.other is not None or bool(self.means)
 
     @property
     def graph(self) -> ResidualGraph:
@@ -118,7 +126,7 @@ class KeptPaths(ABC):
             for source in self.graph.sources
             if source.depth == depth and self.enters(source)
         ]
-        chosen = [(source, kept) for source, kept in chosen if kept or self.other is not None]
+        chosen = [(source, kept) for source, kept in chosen if kept or self.replaces]
         if chosen:
             streams[ending] = self.arrived(depth, streams[ending], chosen)
             fed[ending] |= any(kept for _, kept in chosen)
@@ -133,10 +141,14 @@ class KeptPaths(ABC):
             for component in self.graph.blocks[depth].components:
                 read = self._before(ending, component.label)
                 dropped = self.dropped(component.label, ending)
-                alive = fed[read] or dropped != self._constants(component.label)
+                alive = fed[read] or self._missing(component.label, ending) != self._constants(
+                    component.label
+                )
                 if alive or self.other is not None:
                     outputs[component.label] = self.output(component, read, streams[read], dropped)
-                    reached[ending] |= alive
+                elif self.means:
+                    outputs[component.label] = self.mean_output(component)
+                reached[ending] |= alive
             after[ending] = self.crossed(depth, ending, stream, outputs)
         return after, reached
 
@@ -181,8 +193,9 @@ class KeptPaths(ABC):
 
     def dropped(self, label: str, ending: Ending) -> frozenset[str]:
         """The constants inside a component (or the sink) that no kept path with one of these endings begins at."""
-        if self.other is not None:
-            return frozenset()
+        return frozenset() if self.replaces else self._missing(label, ending)
+
+    def _missing(self, label: str, ending: Ending) -> frozenset[str]:
         before = ending if label == self.graph.sink.label else self._before(ending, label)
         sources = (self.graph.by_label[name] for name in self._constants(label))
         return frozenset(s.label for s in sources if isinstance(s, Source) and not self.begins(s, before))
@@ -198,10 +211,19 @@ class KeptPaths(ABC):
 
     def clean(self, component: Component) -> Array:
         """The stream that a component read in the run."""
-        layer = component.layer
-        if component.head is None and not self.trace.config.parallel:
-            return self.trace.residuals[f"L{layer}.mid"]
-        return self.trace.residuals["embed" if layer == 0 else f"L{layer - 1}.out"]
+        return read_by(self.trace, component)
+
+    @abstractmethod
+    def mean_output(self, component: Component) -> Array:
+        """The mean over `means` of what a component gives there, (n, d)."""
+
+
+def read_by(run: Trace, component: Component) -> Array:
+    """Return the stream that a component read in a run."""
+    layer = component.layer
+    if component.head is None and not run.config.parallel:
+        return run.residuals[f"L{layer}.mid"]
+    return run.residuals["embed" if layer == 0 else f"L{layer - 1}.out"]
 
 
 def _refuse_edited(*runs: object) -> None:

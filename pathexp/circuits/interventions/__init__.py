@@ -1,0 +1,1 @@
+"""Questions about paths that are cut or carry another run: frozen and live."""
