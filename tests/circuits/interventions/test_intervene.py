@@ -175,7 +175,7 @@ def test_trained_induction_head_reads_the_previous_token_head_by_its_keys():
         (lambda trace: intervene(trace, paths_along("E", "L7H0.K")), "L7H0"),
         (lambda trace: intervene(trace, 3), "cut is a query"),
         (lambda trace: px.intervene(None, None, cut="E U"), "expected a trace"),
-        (lambda trace: intervene(trace, "E U", patch_from=3), ""),
+        (lambda trace: intervene(trace, "E U", patch_from=3), "text|token|tokens"),
         (lambda trace: intervene(trace, "E U", inputs=None), "inputs"),
         (lambda trace: px.intervene(trace, None, cut="E U"), "a target such as"),
         (lambda trace: intervene(trace, "E U").effect(trace.model.run([3, 3, 3]).logit(1)), "another run"),
