@@ -13,8 +13,6 @@ from typing import Protocol
 
 from ..errors import PathexpError
 from ..version import VERSION
-from . import (
-)
 from .arguments import OK, REFUSED
 from .command import GROUPS
 from .runner import declare, run
@@ -36,8 +34,7 @@ class Command(Protocol):
         """Do it and return the exit code."""
 
 
-COMMANDS: Mapping[str, Command] = {
-}
+COMMANDS: Mapping[str, Command] = {}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
