@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Array, BlockKernel, ResidualGraph, lengths, mixed_noise, spread
+from ..algebra import Dense, Identity, Space, add, scale, waist
+from ..graph import (
+    Array,
+    BlockKernel,
+    Factor,
+    Operator,
+    ResidualGraph,
+    Step,
+    chain,
+    lengths,
+    mixed_noise,
+    product_norm,
+    spread,
+    word_map,
+)
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 
@@ -15,10 +29,59 @@ def disturbance(graph: ResidualGraph, sizes: Array) -> Array:
     return np.asarray(UNIT * np.sqrt(longest) * sizes)
 
 
-def across(block: BlockKernel, noise: Array) -> Array:
-    """Carry noise across a block: over the skip and through every component, as independent parts."""
-    parts = [spread(block.skip, noise), *(spread(operator, noise) for _, operator in block.single)]
+def across(block: BlockKernel, noise: Array, centered: bool = False) -> Array:
+    """Carry noise across a block: over the skip and through every component, as independent parts.
+
+    `centered`: nobody reads what is the same for all features, so that much of what components write is left out.
+    """
+    singles = [_centered(operator) if centered else operator for _, operator in block.single]
+    parts = [spread(block.skip, noise), *(spread(operator, noise) for operator in singles)]
     for stack in block.stacks:
-        share = stack.norm / np.sqrt(stack.write.shape[1])
+        write = stack.write - stack.write.mean(axis=-2, keepdims=True) if centered else stack.write
+        norm = product_norm(write, stack.read) if centered else stack.norm
+        share = norm / np.sqrt(stack.write.shape[1])
         parts.extend(share[:, None] * mixed_noise(stack.patterns, noise))
     return lengths(np.stack(parts, axis=-1))
+
+
+def _centered(operator: Operator) -> Operator:
+    """An operator without what it writes to all features alike."""
+    first = operator[0]
+    if not isinstance(first, Step) or not first.feature:
+        return operator
+    space = first.feature[0].numbers().target
+    ones = Dense(np.ones((space.size, 1)), space, Space("one", 1))
+    centering = add(Identity(space), scale(-1.0 / space.size, ones @ ones.T))
+    return chain((Step((), (Factor("C", space.size, space.size, centering),)),), operator)
+
+
+def everybody_centers(graph: ResidualGraph) -> bool:
+    """Return whether whatever reads the stream takes its mean over features off first, over skip edges that change nothing.
+
+    What is the same for all features is then seen by nobody, and noise along it goes nowhere.
+    """
+    kernels = graph.kernels
+    if any(block.skip for block in kernels):
+        return False
+    singles = [operator for block in kernels for _, operator in block.single]
+    stacks = [stack.read for block in kernels for stack in block.stacks]
+    return all(map(_centers, (graph.sink.operator, *singles))) and all(map(_reads_no_mean, stacks))
+
+
+def _reads_no_mean(read: Array) -> bool:
+    """Whether readers (..., r, d) make nothing of a vector of equal features."""
+    made, size = np.abs(read.sum(axis=-1)), np.abs(read).sum(axis=-1)
+    return bool(np.all(made <= _NOTHING * np.maximum(size, np.finfo(np.float64).tiny)))
+
+
+def _centers(operator: Operator) -> bool:
+    """Whether an operator makes nothing of a vector of equal features."""
+    first = operator[-1] if operator else None
+    if not isinstance(first, Step) or (feature := word_map(first.feature)) is None:
+        return False
+    made = np.abs(feature.apply(np.ones(feature.shape[1]))).max(initial=0.0)
+    return bool(made <= _NOTHING * float(product_norm(*waist(feature))))
+
+
+_NOTHING = 1e-10
+"""A sum of numbers below this share of their sizes is zero but for rounding: far more than d · 2⁻⁵³."""

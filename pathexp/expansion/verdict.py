@@ -15,8 +15,8 @@ from ..graph import Array, ResidualGraph, Walk, lengths
 from .term import Term, terms_of
 from .tolerance import rounding_tolerance
 
-ONE_BY_ONE = 10_000
-"""Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all paths."""
+ONE_BY_ONE = 1_000
+"""Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all paths, which costs less."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,7 +152,8 @@ def verify_walk(walk: Walk, reference: Array) -> Verdict:
     return compare(walk.logits() + left_over, reference, tolerance, method, scale_of(graph))
 
 
-_ENTRIES_ONE_BY_ONE = 10**9
+_ENTRIES_ONE_BY_ONE = 10**8
+"""Up to this many logits of single terms a verdict adds one by one."""
 
 
 def _sum_one_by_one(terms: Iterable[Term], shape: tuple[int, int]) -> tuple[Array, float]:

@@ -18,6 +18,7 @@ from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
+from ...expansion.tolerance import ROUNDING, target_tolerance
 from ...expansion.values import straight_values
 from ...graph import Array, Component, Contrast, Source, freeze, pull
 from ...model import Target, Trace
@@ -85,10 +86,9 @@ class Attribution(Answer):
 
     def check(self) -> Check:
         """Return whether the column adds up to the target."""
-        size = max(float(np.abs(self.values).sum()), abs(self.target.value))
         return Check(
             f"the column adds up to {self.target.value:+.4f}", abs(float(self.values.sum()) - self.target.value),
-            1e-11 * size, "1e-11 of the sum of the sizes",
+            target_tolerance(freeze(self.trace), self.target, self.values), ROUNDING,
         )  # fmt: skip
 
 

@@ -13,13 +13,11 @@ from ...answer import Answer, Check, Facts, Figure, Part, Table, columns, visibl
 from ...arguments import TEXT, expect
 from ...errors import GraphError
 from ...expansion.header import counted, run_facts
+from ...expansion.tolerance import ROUNDING, stream_noise, stream_tolerance
 from ...graph import Array, ResidualGraph, Source, freeze, push, start_value
 from ...graph.actions import lengths
 from ...model import Config, Trace
 from ...model.trace import check_trace
-
-SHARE = 1e-11
-"""An account is right if it is off by at most this share of the largest sum of the sizes of its entries."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,11 +147,17 @@ class Decomposition(Answer):
     def _balance(self, point: str) -> Check:
         entries = self.stack(point)
         error = np.abs(entries.sum(axis=0) - self.trace.residuals[point]).max()
-        size = np.abs(entries).sum(axis=0).max()
+        tolerance = stream_tolerance(self._noise[self._depth(point)], np.abs(entries))
         return Check(
             f"the stream at {point} is the sum of {counted(len(entries), 'entry', 'entries')}",
-            float(error), float(SHARE * size), "1e-11 of the largest sum of sizes", name=point,
+            float(error), tolerance, ROUNDING, name=point,
         )  # fmt: skip
+
+    @cached_property
+    def _noise(self) -> list[Array]:
+        """The deviation of the stream's rounding at every point."""
+        noise = stream_noise(self.graph)
+        return noise if len(noise) == len(self.points) else [np.max(noise, axis=0)] * len(self.points)
 
     # How it is made ------------------------------------------------------------------------------------
 

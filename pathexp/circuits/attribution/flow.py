@@ -14,6 +14,7 @@ from ...errors import GraphError, PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
 from ...expansion.targets import on_stream
+from ...expansion.tolerance import ROUNDING, target_tolerance
 from ...graph import Query, ResidualGraph, Walk, empty_multigraph
 from ...model import Target, Trace
 from .flow_edges import FlowEdge, FlowNode, Totals, edges_of, nodes_of
@@ -217,10 +218,10 @@ class Flow(Answer):
         """Return whether inflow equals outflow at every node and the sources add up to what the paths add."""
         totals = Totals(self.edges)
         ends = abs(totals.started - self.expected), abs(self.value - self.expected)
-        size = sum(abs(edge.flow) for edge in self.edges)
+        flows = [edge.flow for edge in self.edges]
         return Check(
             "inflow equals outflow at every node and the sources add up to the target",
-            max(totals.imbalance, *ends), 1e-9 * size + 1e-12, "1e-9 of all that flows, signs ignored",
+            max(totals.imbalance, *ends), target_tolerance(self.walk.graph, self.target, flows), ROUNDING,
             name="conserved",
         )  # fmt: skip
 

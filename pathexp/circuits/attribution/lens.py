@@ -19,6 +19,7 @@ from ...arguments import TRUTH, expect
 from ...errors import PathexpError
 from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
+from ...expansion.tolerance import ROUNDING, target_tolerance
 from ...graph import Array, freeze, push, start_value
 from ...model import Target, Trace
 from ...model.parts import unembedded
@@ -169,7 +170,7 @@ class Lens(Answer):
         """Return whether the entries add up to the target."""
         return Check(
             "the entries add up to the target", abs(sum(self.added.values()) - self.target.value),
-            1e-11 * sum(map(abs, self.added.values())), "1e-11 of the sum of the sizes", name="target",
+            target_tolerance(freeze(self.trace), self.target, [*self.added.values()]), ROUNDING, name="target",
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ...answer import Answer, Check, Facts, Figure, Part, Table, columns
 from ...expansion import expand
 from ...expansion.header import run_facts
+from ...expansion.tolerance import ROUNDING, target_tolerance
 from ...expansion.values import straight_values
 from ...graph import Array, Block, Operator, Step, freeze, pull, push, word_map
 from ...model import Target, Trace
@@ -112,11 +113,11 @@ class PositionFlow(Answer):
 
     def check(self) -> Check:
         """Return whether what arrives on the final stream, with constants of the unembedding, is the target."""
-        sizes = sum(float(np.abs(edges).sum()) for edges in self.edges)
+        moved = np.concatenate([edges.reshape(-1) for edges in self.edges])
         arrived = float(self.arriving[-1].sum()) + self.straight
         return Check(
             "what arrives adds up to the target", abs(arrived - self.target.value),
-            1e-11 * max(sizes, abs(self.target.value)), "1e-11 of the sum of the sizes",
+            target_tolerance(freeze(self.trace), self.target, moved), ROUNDING,
         )  # fmt: skip
 
 
