@@ -33,8 +33,9 @@ def batch(first: int, last: int) -> tuple[Counter[str], list[float], list[str]]:
         for enumerate_all in (False, True):
             try:
                 found = judged(drawn_case(RandomDice(np.random.default_rng(seed))), enumerate_all)
-            except AssertionError as error:
-                false.append(f"seed {seed}, {'enumerated' if enumerate_all else 'searched'}: {error}")
+            except Exception as error:  # whatever goes wrong, the seed says where
+                how = "enumerated" if enumerate_all else "searched"
+                false.append(f"seed {seed}, {how}: {type(error).__name__} {error}")
                 continue
             outcomes["left out" if found is None else "proven" if found.exact else "not proven"] += 1
             margins += [found.margin] if found is not None and found.exact else []

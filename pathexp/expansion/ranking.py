@@ -15,7 +15,9 @@ from ..graph import Array, Indices, Walk
 from ..model import Target
 from .header import counted
 from .path import Path
-from .search import Budget, Valued, by_size, constant_lost, interrupts, search
+from .proof import Certificate, ProofCheck, check_ranking
+from .proof.checker import Claims
+from .search import Budget, Valued, by_size, certify, constant_lost, interrupts, search
 from .search.rounding import finite
 from .search.shadow import path_errors
 from .term import Term
@@ -33,7 +35,7 @@ class Ranking(Answer):
     listed exceeds the least that is listed by more. `errors` say how far each value may be off.
     """
 
-    live: ClassVar[frozenset[str]] = frozenset({"terms"})
+    live: ClassVar[frozenset[str]] = frozenset({"terms", "walk"})
 
     terms: tuple[Term, ...]
     values: tuple[float, ...]
@@ -45,6 +47,7 @@ class Ranking(Answer):
     bound: float
     margin: float = 0.0
     errors: tuple[float, ...] = ()
+    walk: Walk | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -63,6 +66,38 @@ class Ranking(Answer):
     def value(self) -> float:
         """The signed sum of the listed terms, in the target's units."""
         return float(sum(self.values))
+
+    def check(self, certificate: Certificate | None = None) -> ProofCheck:
+        """Return what code that shares only the graph with the search says of this ranking.
+
+        Inclusions of all sets are certified by shifted Cholesky factorizations (Rump 2006), every ending that was cut is
+        bounded again in double precision, every listed path evaluated once more by pushing forward. Without a
+        `certificate` the search is done once more to record one. Raises PathexpError if nothing bounds what is not listed, or
+        for a copy that has lost its graph.
+
+        >>> import pathexp as px
+        >>> trace = px.load("attn-2l").run("To be, or not to be")
+        >>> px.expand(trace).top(3, trace.logit(0)).check().ok
+        True
+        """
+        if self.walk is None or len(self.terms) != len(self.values):
+            raise PathexpError("this ranking is a copy without its graph; check the one that top() returned")
+        made = certificate if certificate is not None else self.certificate()
+        words = tuple(tuple(term.path) for term in self.terms)
+        claims = Claims(words, self.values, self.errors, self.bound, self.margin, self.count, self.exact)
+        return check_ranking(self.walk, self.target, claims, made)
+
+    def certificate(self) -> Certificate:
+        """Return what proves this ranking's bound: known beginnings, sets of all others, and endings that were opened."""
+        found = None
+        if self.walk is not None and np.isfinite(self.bound):
+            found = certify(self.walk, self.target, self.bound)
+        if found is None:
+            raise PathexpError(
+                f"nothing bounds the paths that this ranking does not list (bound {self.bound}): there is nothing to check; "
+                "give the search more time"
+            )
+        return found
 
     @property
     def ties(self) -> int:
@@ -169,6 +204,7 @@ def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
         bound=bound,
         margin=margin if sure else 0.0,
         errors=tuple(path.error for path in found),
+        walk=walk,
     )
 
 
@@ -200,6 +236,7 @@ def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -
         bound=bound,
         margin=margin if sure else 0.0,
         errors=tuple(path.error for path in paths[:k]),
+        walk=walk,
     )
 
 

@@ -1,7 +1,7 @@
 """The largest paths of an expansion that nobody can list, found and proven."""
 
 from .budget import MEMORY, Budget
-from .certified import Found, search
+from .certified import Found, certify, search
 from .entries import Entries, all_entries
 from .found import Valued, by_size
 from .goal import Goal, constant_lost
@@ -22,6 +22,7 @@ __all__ = [
     "Valued",
     "all_entries",
     "by_size",
+    "certify",
     "constant_lost",
     "interrupts",
     "reachable_sets",

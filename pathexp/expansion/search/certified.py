@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
+from math import ldexp
 
 import numpy as np
 
 from ...errors import PathexpError
 from ...graph import Walk
 from ...model import Target
+from ..proof.certificate import Certificate
 from .budget import Budget
 from .entries import SINK
 from .found import Best, Suffixes, Valued, by_size
@@ -89,6 +92,25 @@ def _search(known: Tables, bounds: Bounds, k: int, goal: Goal, budget: Budget) -
     if exact.done:
         _check_nothing_lost(best.paths, exact)
     return _joined(k, Found(exact.best.words(), exact.best.examined, exact.done, exact.best.missed), best)
+
+
+def certify(walk: Walk, target: Target, bound: float) -> Certificate | None:
+    """Return what proves that no path but those listed has an absolute value above a bound; None where nothing bounds.
+
+    Everything that may exceed the bound is opened, everything else cut, by reachable sets alone.
+    """
+    goal, known = Goal.of(target, walk.graph), tables(walk)
+    with np.errstate(all="ignore"):
+        if (recorded := known.recorded()) is None:
+            return None
+        bounds, sets = recorded
+        sweep = _sweep(known, bounds, sys.maxsize, goal, Budget(), ldexp(bound, -goal.exponent), None)
+    suffixes = sweep.best.suffixes
+    return Certificate(
+        tuple(frozenset(entries.words) for entries in known.entries),
+        sets,
+        frozenset(suffixes.word(ending) for ending in range(1, len(suffixes))),
+    )
 
 
 def _check_nothing_lost(first: list[Valued], exact: Sweep) -> None:

@@ -83,10 +83,20 @@ class Tables:
             self._made.append(found)
         return self._made[0] if self._made else None
 
-    def _bounds(self, stop: Callable[[int], bool]) -> Bounds | None:
+    def recorded(self) -> tuple[Bounds, tuple[Mapping[int, Array], ...]] | None:
+        """Bounds from reachable sets, with the triangles that they come from; None where there are none."""
+        kept: list[Mapping[int, Array]] = []
+        found = self._bounds(lambda b: False, kept)
+        return None if found is None else (found, tuple(kept))
+
+    def _bounds(
+        self, stop: Callable[[int], bool], kept: list[Mapping[int, Array]] | None = None
+    ) -> Bounds | None:
         blocks, streams, longest = [], [], []
         try:
             for reached in reachable_sets(self.layout, self.entries):
+                if kept is not None:
+                    kept.append(reached.factors)
                 blocks.append(_by_component(_reaches(reached)))
                 streams.append(_on_stream(reached))
                 longest.append(reached.longest)

@@ -75,7 +75,7 @@ def _growth(first: Array, sizes: Array, vectors: Array, axes: Array) -> float:
     unturned = _size(turned) + gamma(width) * width
     steep = np.where(sizes > 1, np.sqrt(np.maximum(sizes - 1, 0.0)), 0.0)
     tilt = _size(apart * steep) + gamma(d) * np.sqrt(width) * float(np.linalg.norm(steep))
-    bent = (held + 2 * tilt + tilt**2) * (1 + held)
+    bent = (held + 2 * tilt + tilt * tilt) * (1 + held)
     lost = 2 * gamma(width) * np.sqrt(width) * float(np.linalg.norm(first)) * (1 + unturned)
     return _over(_over(1 + held, unturned), bent) * _made_up(lost)
 
@@ -92,7 +92,8 @@ def _over(size: float, lost: float) -> float:
 def _made_up(lost: float) -> float:
     """By how much a set that holds the unit ball must grow if columns are off by at most `lost`, in three places."""
     square = lost * lost / PAD
-    return _over((1 + PAD + 2 * square) ** 2, PAD + square)
+    more = 1 + PAD + 2 * square
+    return _over(more * more, PAD + square)
 
 
 def solved(triangle: Array, columns: Array) -> tuple[Array, float]:
@@ -107,7 +108,8 @@ def solved(triangle: Array, columns: Array) -> tuple[Array, float]:
         corner = triangle[rows, rows]
         inverse = np.asarray(np.linalg.inv(corner), dtype=np.float64)
         found[rows] = inverse @ rest
-        squares += _residual(corner, inverse, rest, triangle[rows, :at], found[:at], columns[rows]) ** 2
+        off = _residual(corner, inverse, rest, triangle[rows, :at], found[:at], columns[rows])
+        squares += off * off
     return found, float(np.sqrt(squares)) * (1 + 1e-9)
 
 

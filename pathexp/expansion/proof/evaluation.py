@@ -1,0 +1,118 @@
+"""Streams and covectors with a bound on the rounding of every number, by running the same operators on absolute values.
+
+A product of factors is off by at most γ_N |W_1|…|W_m||x| in each number, in whatever order it was multiplied (Higham 2002, §3.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from ...algebra import Chain, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
+from ...graph import Array, Factor, Gate, Operator, Step, pull, push
+
+UNIT = float(np.finfo(np.float64).eps) / 2
+TINY = 1e-290
+"""More than what underflows in the sums of a step."""
+
+
+def gamma(roundings: int) -> float:
+    """Return γ_n of a little more than n roundings in double precision, for bounds that are rounded themselves."""
+    lost = 2 * (roundings + 8) * UNIT
+    return lost / (1 - lost)
+
+
+@dataclass(frozen=True, eq=False)
+class Sure:
+    """Numbers, and how far each of them may be off."""
+
+    value: Array
+    off: Array
+
+    @classmethod
+    def exactly(cls, value: Array) -> Sure:
+        """Numbers that are what they are."""
+        return cls(value, np.zeros_like(value))
+
+    def at(self, chosen: int | list[int]) -> Sure:
+        """Some of the numbers along the first axis."""
+        return Sure(np.asarray(self.value[chosen]), np.asarray(self.off[chosen]))
+
+
+def pushed(operator: Operator, x: Sure) -> Sure:
+    """Apply an operator to streams (..., position, feature)."""
+    if not operator:
+        return x
+    lost = gamma(roundings(operator)) * sized(operator, np.abs(x.value))
+    return Sure(push(operator, x.value), sized(operator, x.off) + lost + TINY)
+
+
+def pulled(operator: Operator, r: Sure) -> Sure:
+    """Pull covectors (..., position, feature) back through an operator."""
+    if not operator:
+        return r
+    lost = gamma(roundings(operator)) * sized(operator, np.abs(r.value), back=True)
+    return Sure(pull(operator, r.value), sized(operator, r.off, back=True) + lost + TINY)
+
+
+def roundings(operator: Operator) -> int:
+    """Return how many roundings a number meets on its way through an operator, at most."""
+    return sum(
+        1 if isinstance(part, Gate) else sum(_roundings(f.numbers()) for f in part.position + part.feature)
+        for part in operator
+    )
+
+
+def _roundings(map: LinearMap) -> int:
+    match map:
+        case Chain(factors=parts) | Sum(terms=parts):
+            return len(parts) + max(map.shape) + sum(_roundings(part) for part in parts)
+        case Scaled(map=inner):
+            return 1 + _roundings(inner)
+        case Kron(left=left, right=right):
+            return _roundings(left) + _roundings(right)
+    return max(map.shape) + 1
+
+
+def absolute(map: LinearMap) -> Array:
+    """Return |W| as an array; of sums and products the sums and products of absolute values."""
+    match map:
+        case Identity() | Zero() | Diagonal():
+            return np.abs(map.dense())
+        case Scaled(factor=factor, map=inner):
+            return abs(factor) * absolute(inner)
+        case Chain(factors=factors):
+            return reduce(np.matmul, [absolute(factor) for factor in factors])
+        case Sum(terms=terms):
+            return np.asarray(sum(absolute(term) for term in terms))
+        case Kron(left=left, right=right):
+            return np.asarray(np.kron(absolute(left), absolute(right)), dtype=np.float64)
+    return np.abs(map.dense(max_entries=2**31))
+
+
+def sized(operator: Operator, x: Array, back: bool = False) -> Array:
+    """An operator with absolute values for its numbers, applied to numbers from 0 up; or its transpose."""
+    for part in operator if back else reversed(operator):
+        if isinstance(part, Gate):
+            x = np.abs(part.numbers()) * x
+            continue
+        for factor in part.feature if back else reversed(part.feature):
+            x = x @ _matrix(factor, back)
+        for factor in part.position if back else reversed(part.position):
+            x = np.swapaxes(np.swapaxes(x, -1, -2) @ _matrix(factor, back), -1, -2)
+    return x
+
+
+def _matrix(factor: Factor, back: bool) -> Array:
+    matrix = absolute(factor.numbers())
+    return matrix if back else matrix.T
+
+
+def amounts(step: Step) -> tuple[Array, Array]:
+    """Return what a step moves between positions, (n, n), and bounds on its rounding."""
+    maps = [factor.numbers() for factor in step.position]
+    value = reduce(np.matmul, [map.dense() for map in maps])
+    size = reduce(np.matmul, [absolute(map) for map in maps])
+    return np.asarray(value), gamma(sum(_roundings(map) for map in maps)) * size + TINY

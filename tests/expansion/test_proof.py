@@ -1,0 +1,181 @@
+"""The checker of proofs: accepts what is true, and rejects every kind of tampering."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.expansion.proof.inclusion import holds
+from pathexp.expansion.ranking import searched
+from pathexp.expansion.search import Budget
+from tests.shared_models import shared_file
+from tests.zoo import FAMILIES, ZOO
+
+MODELS = {**ZOO, **FAMILIES}
+
+
+def run(model, length=4):
+    length = min(length, model.config.n_ctx)
+    return model.run(np.random.default_rng(0).integers(0, model.config.d_vocab, length))
+
+
+@pytest.mark.parametrize("mode", ["gate", "source"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_true_ranking_of_the_zoo_is_accepted(name, mode):
+    trace = run(MODELS[name]())
+    terms, target = px.expand(px.freeze(trace, mlp=mode)), trace.logit(1)
+    found = terms.top(5, target)
+    check = found.check()
+    assert check.ok, str(check)
+    assert check.paths == len(found)
+    total = terms.value(target)
+    assert searched(terms.walk, 5, target, total, Budget()).check().ok
+
+
+@pytest.mark.parametrize("text", ["S .* U", "S .* L1 U", "S (. .)* U", "S .* U & ~(S .* L0 .* U)"])
+@pytest.mark.parametrize("name", ["3L-layernorm", "gpt2", "original"])
+def test_rankings_inside_queries_are_accepted(name, text):
+    trace = run(MODELS[name]())
+    assert px.expand(trace).where(text).top(4, trace.logit_difference(0, 2)).check().ok
+
+
+def test_a_bounded_ranking_that_is_not_proven_is_checked_as_what_it_is():
+    trace = run(MODELS["gpt2"]())
+    terms, target = px.expand(trace), trace.logit(1)
+    found = searched(terms.walk, 5, target, terms.value(target), Budget(nodes=0))
+    assert not found.exact and np.isfinite(found.bound)
+    assert found.check().ok
+
+
+def test_a_trained_model_is_checked():
+    trace = px.load(shared_file("stories260K.bin")).run("Once upon a time")
+    found = px.expand(trace).top(10, trace.logit(trace.top_token()))
+    check = found.check()
+    assert found.exact and found.count > 1_000_000
+    assert check.ok, str(check)
+    assert check.opened > 1 and check.cut > 20 and check.sets > 300
+    assert "checked without the search" in str(check)
+
+
+@pytest.fixture(scope="module")
+def ranked():
+    trace = run(MODELS["gpt2"]())
+    found = px.expand(trace).top(6, trace.logit(1))
+    return found, found.certificate()
+
+
+def shrunk(certificate):
+    sets = [dict(states) for states in certificate.sets]
+    sets[-1] = {state: 0.5 * triangle for state, triangle in sets[-1].items()}
+    return replace(certificate, sets=tuple(sets))
+
+
+def at_one_position(certificate):
+    sets = [{state: np.array(triangle) for state, triangle in states.items()} for states in certificate.sets]
+    next(iter(sets[2].values()))[1] *= 0.9
+    return replace(certificate, sets=tuple(sets))
+
+
+def moved(certificate):
+    sets = [dict(states) for states in certificate.sets]
+    sets[-1], sets[-3] = sets[-3], sets[-1]
+    return replace(certificate, sets=tuple(sets))
+
+
+def lost(certificate):
+    return replace(certificate, sets=(*certificate.sets[:-1], {}))
+
+
+def not_a_number(certificate):
+    sets = [{state: triangle * np.nan for state, triangle in states.items()} for states in certificate.sets]
+    return replace(certificate, sets=tuple(sets))
+
+
+def forgotten(certificate):
+    entries = [*certificate.entries[:1], *(known - {("E",)} for known in certificate.entries[1:])]
+    sets = [{state: 1e-6 * triangle for state, triangle in states.items()} for states in certificate.sets]
+    return replace(certificate, entries=tuple(entries), sets=tuple(sets))
+
+
+def invented(certificate):
+    return replace(certificate, entries=(*certificate.entries[:-1], frozenset({("E", "L9H9")})))
+
+
+TAMPERED = {
+    "all sets at the sink shrunk": shrunk,
+    "one ellipsoid shrunk": at_one_position,
+    "sets of other depths": moved,
+    "a set left out": lost,
+    "sets that are no numbers": not_a_number,
+    "a beginning forgotten": forgotten,
+    "a beginning invented": invented,
+}
+
+
+@pytest.mark.parametrize("kind", TAMPERED)
+def test_a_certificate_that_was_tampered_with_is_rejected(ranked, kind):
+    found, certificate = ranked
+    assert found.check(certificate).ok
+    assert not found.check(TAMPERED[kind](certificate)).ok
+
+
+def test_a_cut_ending_that_was_opened_is_missed(ranked):
+    """Without any of the endings that were opened, an ending that was cut is above the bound."""
+    trace = run(MODELS["llama"]())
+    found = px.expand(trace).top(30, trace.logit(1))
+    certificate = found.certificate()
+    assert certificate.opened
+    rejected = [
+        not found.check(replace(certificate, opened=certificate.opened - {ending})).ok
+        for ending in certificate.opened
+    ]
+    assert any(rejected)
+    assert not found.check(replace(certificate, opened=frozenset())).ok
+
+
+CLAIMS = {
+    "a value changed": lambda r: replace(r, values=(r.values[0] * (1 + 1e-9), *r.values[1:])),
+    "a sign turned": lambda r: replace(r, values=(-r.values[0], *r.values[1:])),
+    "a bound lowered": lambda r: replace(r, bound=r.bound * 0.99),
+    "a bound of nothing": lambda r: replace(r, bound=0.0),
+    "a path dropped": lambda r: replace(r, terms=r.terms[1:], values=r.values[1:], errors=r.errors[1:]),
+    "a path twice": lambda r: replace(
+        r, terms=(r.terms[0], *r.terms[:-1]), values=(r.values[0], *r.values[:-1])
+    ),
+    "two paths exchanged": lambda r: replace(r, terms=(r.terms[1], r.terms[0], *r.terms[2:])),
+    "another order": lambda r: replace(r, terms=r.terms[::-1], values=r.values[::-1], errors=r.errors[::-1]),
+    "another count": lambda r: replace(r, count=r.count - 1),
+    "another target": lambda r: replace(r, target=replace(r.target, direction=r.target.direction * 1.001)),
+    "paths of elsewhere": lambda r: replace(r, walk=px.expand(r.walk.graph).where("S L0 U").walk),
+}
+
+
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_a_claim_that_was_tampered_with_is_rejected(ranked, kind):
+    found, certificate = ranked
+    assert not CLAIMS[kind](found).check(certificate).ok
+
+
+def test_there_is_nothing_to_check_without_a_bound(ranked):
+    found, _ = ranked
+    with pytest.raises(px.PathexpError, match="nothing bounds"):
+        replace(found, bound=float("inf")).check()
+    with pytest.raises(px.PathexpError, match="a copy without its graph"):
+        replace(found, walk=None).check()
+
+
+@pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
+def test_inclusions_are_certified_on_the_safe_side(size):
+    """An ellipsoid holds itself a little smaller, not itself a little larger, whatever the axes' sizes."""
+    rng = np.random.default_rng(0)
+    axes = np.diag(10.0 ** rng.integers(-4, 4, 20)) @ np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    outer = axes * size
+    zero = np.zeros(20)
+    assert holds(outer, 0.999 * outer @ outer.T, zero)
+    assert not holds(outer, 1.001 * outer @ outer.T, zero)
+    assert not holds(outer, outer @ outer.T, zero), "what is equal is not proven to be inside"
+    assert not holds(outer, 0.0 * outer, np.full(20, 1e6 * size))
+    assert not holds(outer * np.nan, 0.0 * outer, zero)
