@@ -11,6 +11,7 @@ import numpy as np
 
 from ..answer import Answer, Facts, Note, Part, Table, columns
 from ..arguments import AMOUNT, expect
+from ..errors import PathexpError
 from ..graph import Array, Indices, Walk
 from ..model import Target
 from .header import counted

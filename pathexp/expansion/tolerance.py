@@ -57,9 +57,7 @@ def stream_tolerance(noise: Array, sizes: Array) -> float:
 
     sizes (entries, n, d): absolute values of what is added.
     """
-    return _allowed(
-        float(np.max(noise, initial=0.0)), len(sizes), float(sizes.sum(axis=0).max(initial=0.0))
-    )
+    return _allowed(float(np.max(noise, initial=0.0)), len(sizes), float(sizes.sum(axis=0).max(initial=0.0)))
 
 
 def stream_noise(graph: ResidualGraph) -> list[Array]:
@@ -86,7 +84,9 @@ def _depths(graph: ResidualGraph) -> Iterator[tuple[Array, Array]]:
             break
         outputs = block.each(x[None], np.arange(len(graph.blocks[depth].components)))
         x = block.through_skip(x[None])[0] + outputs.sum(axis=(0, 1)) + _injected(graph, depth)
-        noise = np.hypot(across(block, noise, centered), lengths(disturbance(graph, lengths(outputs[:, 0])).T))
+        noise = np.hypot(
+            across(block, noise, centered), lengths(disturbance(graph, lengths(outputs[:, 0])).T)
+        )
 
 
 def _injected(graph: ResidualGraph, depth: int) -> Array:

@@ -83,7 +83,9 @@ def rules(monkeypatch, name):
             monkeypatch.setattr(noise, "mixed_noise", lambda pattern, far: np.abs(pattern) ** 2 @ far)
         case "root turned over":
             wrong = noise.UNIT / 5
-            monkeypatch.setattr(rule, "disturbance", lambda graph, sizes: wrong * sizes / graph.sizes[1] ** 0.5)
+            monkeypatch.setattr(
+                rule, "disturbance", lambda graph, sizes: wrong * sizes / graph.sizes[1] ** 0.5
+            )
         case "shape index":
             spread = rule.spread
             monkeypatch.setattr(rule, "spread", lambda operator, far: 30 * spread(operator, far))

@@ -8,11 +8,24 @@ from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, Operator, Source, Step, Walk, start_value
+from ...graph import (
+    Array,
+    Difference,
+    Indices,
+    One,
+    OneHot,
+    Operator,
+    Source,
+    Step,
+    Values,
+    Walk,
+    is_local,
+    start_value,
+)
 from .certificate import Certificate, Word
-from .evaluation import Sure, amounts, pushed, roundings, sized
+from .evaluation import Sure, pushed, roundings, sized
 from .evaluation import gamma as lost_share
-from .inclusion import held, mixed_held
+from .inclusion import held, sum_held
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,15 +166,22 @@ def _width(source: Source, operator: Operator) -> int:
 
 def _worst(source: Source, operator: Operator) -> Array:
     """What a source's operator can make of its start, were all numbers positive."""
-    value = source.start
-    array = getattr(value, "array", None)
-    indices = getattr(value, "indices", None)
-    if array is not None:
-        return sized(operator, np.abs(array))
-    if indices is not None:
-        (inner,) = operator[-1].feature[-1:]  # type: ignore[union-attr]
-        return sized(operator, np.eye(int(inner.columns))[indices])
-    return sized(operator, np.ones((1, 1)))
+    match source.start:
+        case Values(array=array) if array is not None:
+            return sized(operator, np.abs(array))
+        case One():
+            return sized(operator, np.ones((1, 1)))
+        case OneHot(indices=indices) if indices is not None:
+            return sized(operator, _one_hot(operator, indices))
+        case Difference(indices=indices, others=others):
+            return sized(operator, _one_hot(operator, indices) + _one_hot(operator, others))
+    raise ValueError(f"{source.label} has no numbers")
+
+
+def _one_hot(operator: Operator, indices: Indices) -> Array:
+    last = operator[-1]
+    assert isinstance(last, Step), "one-hot sources start with a table"
+    return np.asarray(np.eye(int(last.feature[-1].columns))[indices])
 
 
 def _alone(point: Sure) -> Sure:
@@ -174,11 +194,9 @@ def _columns(triangle: Array) -> Sure:
 
 
 def _image_held(operator: Operator, triangle: Array, outer: Array) -> bool:
-    """Whether what an operator makes of sets is in sets."""
-    moving = [part for part in operator if isinstance(part, Step) and part.position]
-    if all(not np.any(moves - np.diag(np.diag(moves))) for moves, _ in map(amounts, moving)):
-        return held(outer, pushed(operator, _columns(triangle)))
-    if len(operator) != 1 or not isinstance(operator[0], Step):
-        return False
-    moves, off = amounts(operator[0])
-    return mixed_held(outer, pushed((Step((), operator[0].feature),), _columns(triangle)), moves, off)
+    """Whether what an operator makes of sets is in sets: position by position, or as a sum over positions."""
+    columns = _columns(triangle)
+    if is_local(operator):
+        return held(outer, pushed(operator, columns))
+    alone = np.eye(len(triangle))[:, :, None]
+    return sum_held(outer, [pushed(operator, Sure.exactly(columns.value * here)) for here in alone])

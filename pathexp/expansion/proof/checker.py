@@ -56,8 +56,9 @@ class ProofCheck(Answer):
 
     def headline(self) -> str:
         """Return what was checked, and whether all of it holds."""
-        outcome = "holds" if self.ok else "DOES NOT HOLD"
-        return f"the ranking toward {self.label} {outcome}, checked without the search"
+        outcomes = {check.outcome for check in self.checks}
+        said = "does not hold" if "fails" in outcomes else "holds" if self.ok else "could not be checked"
+        return f"the ranking toward {self.label} {said}, checked without the search"
 
     def parts(self) -> Iterator[Part]:
         """Yield every check, and what it took."""
@@ -172,13 +173,14 @@ def _dotted(field: Sure, stream: Sure) -> tuple[float, float]:
 
 
 def _inclusions(problems: list[str], sets: int) -> Check:
-    what = "every beginning is known or in a set"
-    return _check(
-        what,
-        float(len(problems)),
-        f"{sets:,} shifted Cholesky factorizations or look-ups",
-        "; ".join(problems[:3]),
+    """Whether all inclusions could be certified; what cannot be certified is not thereby false."""
+    reason = (
+        f"{len(problems):,} of {sets:,} could not be certified: {'; '.join(problems[:3])}" if problems else ""
     )
+    return Check(
+        "every beginning is known or in a set", float(len(problems)), 0.0,
+        f"{sets:,} shifted Cholesky factorizations or look-ups", reason=reason, name="inclusions",
+    )  # fmt: skip
 
 
 def _covered(found: list[Bounded], beginnings: Beginnings, target: Target, claims: Claims) -> Check:
@@ -187,7 +189,7 @@ def _covered(found: list[Bounded], beginnings: Beginnings, target: Target, claim
     every = [(each.largest, each.off, f"into … {' '.join(each.word)}") for each in found]
     every += list(_straight(beginnings, target, claims))
     if not found:
-        return _check(what, np.inf, source, "nothing was followed")
+        return Check(what, 0.0, 0.0, source, reason="nothing was followed", name="known_paths")
     excess = [_excess(size, claims.bound) - off if size == size else np.inf for size, off, _ in every]
     size, off, where = every[int(np.argmax(excess))]
     return Check(what, _excess(size, claims.bound), off, source, f"{where}: {size:.6g}", name="known_paths")

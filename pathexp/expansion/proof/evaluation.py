@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from ...algebra import Chain, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
-from ...graph import Array, Factor, Gate, Operator, Step, pull, push
+from ...graph import Action, Array, Factor, Gate, Operator, Parallel, Part, pull, push
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 TINY = 1e-290
@@ -59,10 +59,18 @@ def pulled(operator: Operator, r: Sure) -> Sure:
 
 def roundings(operator: Operator) -> int:
     """Return how many roundings a number meets on its way through an operator, at most."""
-    return sum(
-        1 if isinstance(part, Gate) else sum(_roundings(f.numbers()) for f in part.position + part.feature)
-        for part in operator
-    )
+    return len(operator) + sum(map(_of_part, operator))
+
+
+def _of_part(part: Part) -> int:
+    match part:
+        case Gate():
+            return 1
+        case Action():
+            return part.roundings
+        case Parallel(terms=terms):
+            return len(terms) + max(map(roundings, terms), default=0)
+    return sum(_roundings(factor.numbers()) for factor in part.position + part.feature)
 
 
 def _roundings(map: LinearMap) -> int:
@@ -93,26 +101,34 @@ def absolute(map: LinearMap) -> Array:
 
 
 def sized(operator: Operator, x: Array, back: bool = False) -> Array:
-    """An operator with absolute values for its numbers, applied to numbers from 0 up; or its transpose."""
-    for part in operator if back else reversed(operator):
-        if isinstance(part, Gate):
-            x = np.abs(part.numbers()) * x
-            continue
-        for factor in part.feature if back else reversed(part.feature):
-            x = x @ _matrix(factor, back)
-        for factor in part.position if back else reversed(part.position):
-            x = np.swapaxes(np.swapaxes(x, -1, -2) @ _matrix(factor, back), -1, -2)
+    """Return an operator with absolute values for its numbers, applied to numbers from 0 up; or its transpose."""
+    return reduce(lambda y, part: _sized(part, y, back), operator if back else reversed(operator), x)
+
+
+def _sized(part: Part, x: Array, back: bool) -> Array:
+    match part:
+        case Gate():
+            return np.asarray(np.abs(part.numbers()) * x)
+        case Parallel(terms=terms):
+            return reduce(np.add, (sized(term, x, back) for term in terms))
+        case Action():
+            return _reached(part, x, back)
+    for factor in part.feature if back else reversed(part.feature):
+        x = x @ _matrix(factor, back)
+    for factor in part.position if back else reversed(part.position):
+        x = np.swapaxes(np.swapaxes(x, -1, -2) @ _matrix(factor, back), -1, -2)
     return x
+
+
+def _reached(part: Action, x: Array, back: bool) -> Array:
+    """What an action can make of numbers from 0 up: no number is larger than its vector can be long."""
+    amounts = part.reach(np.eye(part.positions))
+    long = np.sqrt(np.sum(x * x, axis=-1)) * (1 + 1e-9)
+    far = long @ (amounts.T if back else amounts)
+    width = part.columns if back else part.rows
+    return np.asarray(np.broadcast_to(far[..., None], (*far.shape, width)))
 
 
 def _matrix(factor: Factor, back: bool) -> Array:
     matrix = absolute(factor.numbers())
     return matrix if back else matrix.T
-
-
-def amounts(step: Step) -> tuple[Array, Array]:
-    """Return what a step moves between positions, (n, n), and bounds on its rounding."""
-    maps = [factor.numbers() for factor in step.position]
-    value = reduce(np.matmul, [map.dense() for map in maps])
-    size = reduce(np.matmul, [absolute(map) for map in maps])
-    return np.asarray(value), gamma(sum(_roundings(map) for map in maps)) * size + TINY

@@ -6,12 +6,14 @@ definite (Rump 2006, "Verification of Positive Definiteness"). It is brought to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...graph import Array
 from .evaluation import Sure, gamma
 
-SHARE = 2.0**-20
+SHARE = 2.0**-17
 """By which share an inner set is enlarged, so that what it may be off enters with its square."""
 
 
@@ -23,8 +25,9 @@ def holds(outer: Array, inner: Array, off: Array) -> bool:
     d = len(outer)
     whole = outer @ outer.T
     gap = whole - (1 + SHARE) * inner
-    gap[np.diag_indices(d)] -= (1 + 1 / SHARE) * d * off * off
-    rows = np.diag(whole) + (1 + SHARE) * np.diag(inner) + (1 + 1 / SHARE) * d * off * off
+    lost = (1 + 1 / SHARE) * (np.sum(off * off) if off.max(initial=0.0) < 2 * off.min() else d * off * off)
+    gap[np.diag_indices(d)] -= lost
+    rows = np.diag(whole) + (1 + SHARE) * np.diag(inner) + lost
     if not np.isfinite(gap).all() or not (rows > 0).all():
         return False
     scale = 2.0 ** -np.round(np.log2(rows) / 2)
@@ -49,17 +52,17 @@ def held(outer: Array, columns: Sure) -> bool:
     return all(map(holds, outer, inner, off))
 
 
-def mixed_held(outer: Array, columns: Sure, moves: Array, moves_off: Array) -> bool:
-    """Return the same for what is mixed between positions: Σ_j A_ij y_j, each y_j of columns (r, n, d) at position j.
+def sum_held(outer: Array, parts: Sequence[Sure]) -> bool:
+    """Return the same for Σ_j y_j, each y_j of columns (r, n, d): what is mixed between positions.
 
-    The sum of ellipsoids is held by Σ_j A_ij² / p_j · B_j B_jᵀ for any p_j from 0 up that add up to at most one.
+    The sum of ellipsoids is held by Σ_j B_j B_jᵀ / p_j for any p_j from 0 up that add up to at most one.
     """
-    inner = np.einsum("rnd,rne->nde", columns.value, columns.value)
-    long = np.sqrt(np.maximum(np.einsum("ndd->n", inner), 1e-300))
-    shares = np.abs(moves) * long
-    weights = np.abs(moves) * shares.sum(axis=1, keepdims=True) / long * (1 + 1e-12)
-    sums = np.tensordot(weights, inner, axes=1)
-    rows = np.sqrt(np.einsum("rnd,rnd->nd", columns.value, columns.value))
-    rows_off = np.sqrt(np.einsum("rnd,rnd->nd", columns.off, columns.off))
-    off = (np.abs(moves) + moves_off) @ rows_off + moves_off @ rows
+    inner = [np.einsum("rnd,rne->nde", part.value, part.value) for part in parts]
+    sizes = np.sqrt([np.maximum(np.einsum("ndd->n", shape), 0.0) for shape in inner])
+    total = sizes.sum(axis=0) * (1 + 1e-12)
+    weights = np.divide(total, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    sums = np.sum(
+        [weight[:, None, None] * shape for weight, shape in zip(weights, inner, strict=True)], axis=0
+    )
+    off = np.sum([np.sqrt(np.einsum("rnd,rnd->nd", part.off, part.off)) for part in parts], axis=0)
     return all(map(holds, outer, sums, off * (1 + 1e-9)))
