@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from ..algebra import Dense, Diagonal, LinearMap, Space, compose
 from ..errors import GraphError, PathexpError
 from ..graph.reading import head_place
+from ..labels import head_label, mlp_label
 from ..model import Model
 from .heads.head import Head
 from .token_space import HEAD, MODEL, embedding, norm, outputs, reading, unembedding, writing
@@ -251,7 +252,7 @@ def writers_of(model: Model) -> tuple[str, ...]:
     c = model.config
     found = ["E"] + ["P"] * (c.positions == "learned")
     for layer in range(c.n_layers):
-        found += [f"L{layer}H{head}" for head in range(c.n_heads)] + [f"L{layer}M"] * bool(c.d_mlp)
+        found += [head_label(layer, head) for head in range(c.n_heads)] + [mlp_label(layer)] * bool(c.d_mlp)
     return tuple(found)
 
 
@@ -266,6 +267,6 @@ def readers_of(model: Model) -> tuple[str, ...]:
     for layer in range(c.n_layers):
         for head in range(c.n_heads):
             first = head % (c.n_heads // c.n_kv_heads) == 0
-            found += [f"L{layer}H{head}.{side}" for side in ("QKV" if first else "Q")]
-        found += [f"L{layer}M.in"] * bool(c.d_mlp) + [f"L{layer}M.gate"] * c.gated
+            found += [head_label(layer, head, side) for side in ("QKV" if first else "Q")]
+        found += [mlp_label(layer, "in")] * bool(c.d_mlp) + [mlp_label(layer, "gate")] * c.gated
     return (*found, *["U"] * (not c.transform))

@@ -179,7 +179,7 @@ class _Layout:
         for head in range(self.config.n_heads):
             moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
             operator = chain(self.writes(layer, "attn"), (moves,), self.reads(layer, "attn"))
-            yield Component(f"L{layer}H{head}", "head", operator, layer, head)
+            yield Component(head_label(layer, head), "head", operator, layer, head)
 
     def attention_constants(self, layer: int) -> None:
         self.sources.extend(self.read_bias(layer, "attn"))
@@ -194,7 +194,7 @@ class _Layout:
         group, name = self.config.kv_head(head), f"b_V_L{layer}H{head}"
         bias = self.make.constant(name, "d_head", "head", lambda w: there(w.b_V, layer, group))
         moves = Step((self.make.pattern(layer, head), self.make.ones()), (self.make.w_o(layer, head), bias))
-        into = {f"L{layer}H{head}": chain(self.writes(layer, "attn"), (moves,))}
+        into = {head_label(layer, head): chain(self.writes(layer, "attn"), (moves,))}
         return Source(name, "value bias", One(), depth=None, into=into, layer=layer)
 
     def read_bias(self, layer: int, branch: str) -> Iterator[Source]:
@@ -216,7 +216,7 @@ class _Layout:
         if branch == "attn":
             for head in range(self.config.n_heads):
                 moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
-                yield f"L{layer}H{head}", chain(self.writes(layer, branch), (moves,), constant)
+                yield head_label(layer, head), chain(self.writes(layer, branch), (moves,), constant)
         else:
             for component, inside in self.neurons_and_rest(layer):
                 yield component, chain(self.writes(layer, "mlp"), inside, constant)
@@ -239,9 +239,9 @@ class _Layout:
         make = self.make
         for neuron in self.chosen(layer):
             word = (make.neuron_out(layer, neuron), make.neuron_in(layer, neuron))
-            yield f"L{layer}N{neuron}", (Step((make.neuron_gate(layer, neuron),), word),)
+            yield neuron_label(layer, neuron), (Step((make.neuron_gate(layer, neuron),), word),)
         gate = make.gate(layer, self.chosen(layer))
-        yield f"L{layer}M", (Step((), (make.w_out(layer),)), gate, Step((), (make.w_in(layer),)))
+        yield mlp_label(layer), (Step((), (make.w_out(layer),)), gate, Step((), (make.w_in(layer),)))
 
     def mlp_constants(self, layer: int) -> None:
         if self.freezing.mlp == "source":
@@ -282,4 +282,4 @@ class _Layout:
         hidden = None if run is None else run.mlp_hidden[layer]
         operator = chain(self.writes(layer, "mlp"), (Step((), (make.w_out(layer),)),))
         start = Values(f"h_L{layer}M", make.sizes["d_mlp"], hidden)
-        return Source(f"L{layer}M", "mlp output", start, operator, depth=self.depth, layer=layer)
+        return Source(mlp_label(layer), "mlp output", start, operator, depth=self.depth, layer=layer)

@@ -20,6 +20,7 @@ from ..model import Config, Trace
 from ..model.points import LOGITS, values_at
 from .alphabet import Alphabet, alphabet
 from .build import pieces
+from .checks import check_labels, check_sizes, check_source
 from .edit import (
     Weight,
     hand_component,
@@ -36,7 +37,6 @@ from .kernel import BlockKernel, kernel
 from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
 from .operators import Array, Dim, Factor, Step, has_numbers
-from .soundness import check_labels, check_sizes, check_source
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..algebra import Dense, Diagonal, Space
 from ..errors import GraphError
+from ..labels import head_label
 from ..model import Config, Trace
 from .freeze import freeze
 from .graph import ResidualGraph
@@ -100,7 +101,7 @@ def head_place(config: Config, label: str) -> tuple[int, int]:
     layer, found, head = str(label).removeprefix("L").partition("H")
     if str(label).startswith("L") and found and layer.isdecimal() and head.isdecimal():
         place = int(layer), int(head)
-        spelled = f"L{place[0]}H{place[1]}" == label
+        spelled = head_label(*place) == label
         if spelled and place[0] < config.n_layers and place[1] < config.n_heads:
             return place
     last = f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}" if config.n_layers else "none"

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...algebra import LinearMap, compose
 from ...graph.form import score_form
+from ...labels import head_label
 from ..ports import Ports
 from ..token_space import reading, writing
 from .gram import Array, Side
@@ -29,7 +30,7 @@ class HeadSides:
     def names(self) -> tuple[str, ...]:
         """Such as L0H0, L0H1, …"""
         c = self.ports.model.config
-        return tuple(f"L{layer}H{head}" for layer in range(c.n_layers) for head in range(c.n_heads))
+        return tuple(head_label(layer, head) for layer in range(c.n_layers) for head in range(c.n_heads))
 
     def reader(self, side: str) -> Side:
         """What heads read by their queries, keys or values: "Q", "K" or "V"."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...labels import mlp_label
 from ..ports import Place, Ports
 from .gram import Flags, Met, Side, labels, meet, reduced
 from .head_sides import HeadSides
@@ -79,7 +80,7 @@ def _readers(ports: Ports, distance: int) -> list[Side]:
 def _writers(ports: Ports) -> list[Side]:
     c = ports.model.config
     sources = ["E", *(["P"] if c.positions == "learned" else [])]
-    mlps = [f"L{layer}M" for layer in range(c.n_layers if c.d_mlp else 0)]
+    mlps = [mlp_label(layer) for layer in range(c.n_layers if c.d_mlp else 0)]
     heads = [HeadSides(ports).writer()] if c.n_layers else []
     ends, middle = (
         [Side((label,), reduced(ports.writer(label).dense(_ANY).T)) for label in some]

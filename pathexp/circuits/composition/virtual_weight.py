@@ -29,6 +29,7 @@ from ...arguments import AMOUNT, Kind, expect, instance
 from ...errors import PathError, PathexpError
 from ...expansion.header import model_facts
 from ...graph import Array, ResidualGraph
+from ...labels import head_label
 from ...model import Model, Trace
 from ...model.model import check_model
 from ..frozen_routes import frozen_weight
@@ -127,7 +128,7 @@ def _layers(ports: Ports, start: Place, end: Place) -> list[LinearMap]:
     c, stream = ports.model.config, Identity(Space(MODEL, ports.model.config.d_model))
     sums: list[LinearMap] = []
     for layer in range(c.n_layers):
-        heads = [f"L{layer}H{head}" for head in range(c.n_heads)]
+        heads = [head_label(layer, head) for head in range(c.n_heads)]
         place = ports.place(heads[0])
         if start.writes <= place.reads and place.writes <= end.reads:
             sums.append(add(stream, *map(ports.through, heads)))

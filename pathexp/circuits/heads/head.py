@@ -15,6 +15,7 @@ from ...errors import FreezeError
 from ...expansion.header import model_facts
 from ...graph.form import ScoreForm, score_form
 from ...graph.reading import head_place
+from ...labels import head_label
 from ...model import Model
 from ...model.model import check_model
 from ..token_space import (
@@ -59,7 +60,7 @@ class Head(Answer):
     @property
     def label(self) -> str:
         """Such as "L1H2"."""
-        return f"L{self.layer}H{self.index}"
+        return head_label(self.layer, self.index)
 
     def headline(self) -> str:
         """Return which head this is."""

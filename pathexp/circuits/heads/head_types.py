@@ -14,6 +14,7 @@ import numpy as np
 
 from ...answer import Figure
 from ...errors import PathexpError
+from ...labels import head_label
 from ...model import Model
 from ...model.model import check_model
 from ..corpus.accumulate import accumulate
@@ -126,7 +127,7 @@ def head_types(
     )
     attention, losses = found.mean("attention"), found.mean("losses")
     heads = tuple(
-        HeadType(f"L{layer}H{head}", dict(zip(TYPES, attention[layer, head].tolist(), strict=True)))
+        HeadType(head_label(layer, head), dict(zip(TYPES, attention[layer, head].tolist(), strict=True)))
         for layer, head in np.ndindex(attention.shape[:2])
     )
     return HeadTypes(heads, float(losses[0]), float(losses[1]), texts.copy, found)

@@ -8,13 +8,12 @@ same for every head.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from ...algebra import compose
 from ...algebra.operations import wide
-from ...graph import Array
+from ...graph import Array, WeakCache
 from ...model import Model
 from ...model.model import check_predicts_tokens
 from ..token_space import embedding, reading, require_token_space, unembedding, writing
@@ -35,9 +34,16 @@ class TokenGrams:
     out_size: float
 
 
-@lru_cache(maxsize=4)
+GRAMS: WeakCache[Model, TokenGrams] = WeakCache()
+"""The token grams of the models that are alive."""
+
+
 def token_grams(model: Model) -> TokenGrams:
     """Sum the tokens of a model out, once. O(d_vocab · d_model²). Raises PathexpError for post-norm models."""
+    return GRAMS.get(model, None, lambda: _grams(model))
+
+
+def _grams(model: Model) -> TokenGrams:
     require_token_space(model.config)
     check_predicts_tokens(model, "copying")
     E, U = wide(embedding(model)), wide(unembedding(model))

@@ -21,6 +21,7 @@ from ...answer import Answer, Figure, Note, Part, Table, columns
 from ...arguments import AMOUNT, expect
 from ...expansion.header import model_facts
 from ...graph import Array
+from ...labels import head_label, mlp_label, neuron_label
 from ...model import Model, Trace
 from ...model.model import check_model
 from ..attribution.decompose import decompose
@@ -195,8 +196,8 @@ def _largest(found: Iterator[Erasure], k: int) -> tuple[Erasure, ...]:
 
 def _heads(model: Model) -> Iterator[Erasure]:
     ports, c = Ports(model), model.config
-    heads = [f"L{layer}H{h}" for layer in range(c.n_layers) for h in range(c.n_heads)]
-    mlps = [f"L{layer}M" for layer in range(c.n_layers)] if c.d_mlp else []
+    heads = [head_label(layer, h) for layer in range(c.n_layers) for h in range(c.n_heads)]
+    mlps = [mlp_label(layer) for layer in range(c.n_layers)] if c.d_mlp else []
     for writer in ["E", *heads, *mlps]:
         left, values, _ = ports.writer(writer).svd()
         basis = left[:, values > TINY * values.max(initial=0.0)]
@@ -209,12 +210,12 @@ def _heads(model: Model) -> Iterator[Erasure]:
 def _neurons(model: Model) -> Iterator[Erasure]:
     ports, c = Ports(model), model.config
     for layer in range(c.n_layers if c.d_mlp else 0):
-        read = ports.reader(f"L{layer}M.in").dense()
-        write = ports.writer(f"L{layer}M").dense().T
+        read = ports.reader(mlp_label(layer, "in")).dense()
+        write = ports.writer(mlp_label(layer)).dense().T
         sizes = np.linalg.norm(read, axis=1) * np.linalg.norm(write, axis=1)
         cosines = np.sum(read * write, axis=1) / np.where(sizes > 0, sizes, 1.0)
         for neuron, cosine in enumerate(cosines):
-            yield Erasure(f"L{layer}N{neuron}", "stream", -float(cosine))
+            yield Erasure(neuron_label(layer, neuron), "stream", -float(cosine))
 
 
 # On runs -----------------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class _Line:
 def _lines(model: Model, neurons: tuple[Erasure, ...]) -> Iterator[_Line]:
     places = [tuple(map(int, found.component[1:].split("N"))) for found in neurons]
     ports = Ports(model)
-    written = {layer: ports.writer(f"L{layer}M").dense() for layer in {layer for layer, _ in places}}
+    written = {layer: ports.writer(mlp_label(layer)).dense() for layer in {layer for layer, _ in places}}
     for layer, neuron in places:
         write = written[layer][:, neuron]
         length = float(np.linalg.norm(write))

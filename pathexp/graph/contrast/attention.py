@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ...algebra import compose
+from ...labels import head_label
 from ...model import Trace
 from ..nodes import Component
 from ..operators import Array, Factor, Operator, Step, chain
@@ -40,7 +41,7 @@ class Attention:
                 ("Q", self.by_queries(head)),
             ):
                 operator = chain(self.writes, inside, self.reads)
-                yield Component(f"L{self.layer}H{head}.{port}", "head", operator, self.layer, head, port)
+                yield Component(head_label(self.layer, head, port), "head", operator, self.layer, head, port)
 
     # Values --------------------------------------------------------------------------------------------
 
@@ -58,7 +59,7 @@ class Attention:
         return dense(f"W_O_{self._name(head)}", self.runs.weight("W_O", self.layer, head), "model", "head")
 
     def _name(self, head: int) -> str:
-        return f"L{self.layer}H{head}"
+        return head_label(self.layer, head)
 
     def _weight(self, side: str, place: int, head: int) -> Factor:
         array = self.runs.weight(f"W_{side}", self.layer, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...labels import mlp_label
 from ..nodes import Component
 from ..operators import Array, Factor, Gate, Operator, Parallel, chain
 from .named import dense, feature
@@ -28,7 +29,7 @@ class Mlp:
             operator = chain(
                 self.writes, feature(self._weight("W_out", "model", "neurons")), neurons, self.reads
             )
-            label = f"L{self.layer}M.{port}" if port else f"L{self.layer}M"
+            label = mlp_label(self.layer, port or "")
             yield Component(label, "mlp", operator, self.layer, None, port)
 
     def whole(self) -> Operator:
