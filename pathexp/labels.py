@@ -80,13 +80,24 @@ def read_label(text: str) -> Label:
     ...
     ValueError: expected the label of a node, such as L0H1, L2M, L2N17, E or U, got 'L0H1 U'
     """
+    if (found := find_label(text)) is None:
+        raise ValueError(f"expected the label of a node, such as L0H1, L2M, L2N17, E or U, got {text!r:.60}")
+    return found
+
+
+def find_label(text: str) -> Label | None:
+    """Return the label that a text spells, or None.
+
+    >>> find_label("L0H1 U") is None, find_label("L0H1")
+    (True, Label(name='', layer=0, kind='H', index=1, port=''))
+    """
     if placed := _LABEL.fullmatch(text):
         kind = placed["kind"] or placed["mlp"] or ""
         index = None if placed["index"] is None else int(placed["index"])
         return Label(placed["name"] or "", int(placed["layer"]), kind, index, placed["port"] or "")  # type: ignore[arg-type]
     if named := _NAME.fullmatch(text):
         return Label(named["name"], port=named["port"] or "")
-    raise ValueError(f"expected the label of a node, such as L0H1, L2M, L2N17, E or U, got {text!r:.60}")
+    return None
 
 
 def head_label(layer: int, head: int, port: str = "") -> str:

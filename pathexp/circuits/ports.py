@@ -6,7 +6,6 @@ A head's map is its W_OV, from the stream to the stream; its single weights go b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -14,7 +13,7 @@ from typing import Literal, TypeAlias
 from ..algebra import Dense, Diagonal, LinearMap, Space, compose
 from ..errors import GraphError, PathexpError
 from ..graph.reading import head_place
-from ..labels import head_label, mlp_label
+from ..labels import Label, find_label, head_label, mlp_label, read_label
 from ..model import Model
 from .heads.head import Head
 from .token_space import HEAD, MODEL, embedding, norm, outputs, reading, unembedding, writing
@@ -67,17 +66,16 @@ class Ports:
 
     def place(self, label: str) -> Place:
         """Return where a label stands; GraphError names what there is if it stands nowhere."""
-        name, _, side = str(label).partition(".")
-        c = self.model.config
+        found, c = find_label(str(label)) or Label(), self.model.config
+        name, side = str(found.node), found.port
         if name in ("E", "P") and not side:
             return Place(label, "source", "", -1, 0)
         if name == "U" and not side:
             return Place(label, "sink", "", 2 * c.n_layers, 2 * c.n_layers + 1)
-        mlp = _MLP.fullmatch(name)
-        if mlp and self._has_mlp(mlp) and side in ("", "in", "gate"):
-            depth = 2 * int(mlp["layer"])
+        if self._has_mlp(found) and side in ("", "in", "gate"):
+            depth = 2 * (found.layer or 0)
             return Place(label, "mlp", side, depth + (c.parallel is None), depth + 2)
-        if side in ("", "Q", "K", "V", "O") and _HEAD.fullmatch(name):
+        if side in ("", "Q", "K", "V", "O") and found.kind == "H" and not found.name:
             layer, _ = head_place(c, name)
             return Place(
                 label, "head", side, 2 * layer, 2 * layer + 1 if c.parallel is None else 2 * layer + 2
@@ -88,10 +86,13 @@ class Ports:
             + (f"; its MLPs have {c.d_mlp} neurons" if c.d_mlp else "; this model has no MLPs")
         )
 
-    def _has_mlp(self, found: re.Match[str]) -> bool:
+    def _has_mlp(self, found: Label) -> bool:
         """Whether there is an MLP, or a neuron, of that name."""
-        c = self.model.config
-        return int(found["layer"]) < c.n_layers and int(found["neuron"] or 0) < c.d_mlp
+        if found.name or found.kind not in ("M", "N"):
+            return False
+        return (found.layer or 0) < self.model.config.n_layers and (
+            found.index or 0
+        ) < self.model.config.d_mlp
 
     def head(self, label: str) -> Head:
         """Return a head by label, without its side."""
@@ -144,10 +145,9 @@ class Ports:
 
     def _neurons(self, name: str) -> tuple[int, slice]:
         """The layer of an MLP or of a neuron, and which neurons are meant."""
-        found = _MLP.fullmatch(name)
-        assert found is not None, "only MLPs and neurons come here"
-        neuron = found["neuron"]
-        return int(found["layer"]), slice(None) if neuron is None else slice(int(neuron), int(neuron) + 1)
+        found = read_label(name)
+        assert found.layer is not None, "only MLPs and neurons come here"
+        return found.layer, slice(None) if found.index is None else slice(found.index, found.index + 1)
 
     # Readers -------------------------------------------------------------------------------------------
 
@@ -231,10 +231,6 @@ class Ports:
     def _hidden(self, neurons: slice) -> Space:
         size = len(range(*neurons.indices(self.model.config.d_mlp)))
         return Space("mlp" if neurons == slice(None) else "neuron", size)
-
-
-_HEAD = re.compile(r"L\d+H\d+", re.ASCII)
-_MLP = re.compile(r"L(?P<layer>0|[1-9]\d*)(?:M|N(?P<neuron>0|[1-9]\d*))", re.ASCII)
 
 
 def _tail(name: str) -> str:

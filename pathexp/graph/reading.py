@@ -17,7 +17,7 @@ import numpy as np
 
 from ..algebra import Dense, Diagonal, Space
 from ..errors import GraphError
-from ..labels import head_label
+from ..labels import Label, find_label
 from ..model import Config, Trace
 from .freeze import freeze
 from .graph import ResidualGraph
@@ -98,12 +98,11 @@ def head_place(config: Config, label: str) -> tuple[int, int]:
     >>> head_place(Config(n_layers=2, n_heads=4, d_model=8, d_head=2, d_vocab=5, n_ctx=4), "L1H3")
     (1, 3)
     """
-    layer, found, head = str(label).removeprefix("L").partition("H")
-    if str(label).startswith("L") and found and layer.isdecimal() and head.isdecimal():
-        place = int(layer), int(head)
-        spelled = head_label(*place) == label
-        if spelled and place[0] < config.n_layers and place[1] < config.n_heads:
-            return place
+    match find_label(str(label)):
+        case Label(name="", layer=int(layer), kind="H", index=int(head), port="") if (
+            layer < config.n_layers and head < config.n_heads
+        ):
+            return layer, head
     last = f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}" if config.n_layers else "none"
     raise GraphError(f"no head {label!r}: the model's heads are {last}.")
 

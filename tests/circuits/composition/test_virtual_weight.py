@@ -145,7 +145,7 @@ def test_an_unembedding_behind_an_activation_is_no_linear_map():
         ("X", "U", "direct", GraphError, "'X' names nothing"),
         ("e", "U", "direct", GraphError, "'e' names nothing"),
         ("E", "L0N3", "direct", GraphError, "'L0N3' names nothing .*no MLPs"),
-        ("E", "L00H1", "direct", GraphError, "no head 'L00H1'"),
+        ("E", "L00H1", "direct", GraphError, "'L00H1' names nothing that reads"),
         ("E", "L0H\u0661", "direct", GraphError, "names nothing"),
         (None, "U", "direct", GraphError, "None names nothing"),
         ("E", 3, "direct", GraphError, "3 names nothing"),
