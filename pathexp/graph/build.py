@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypedDict
 
+from ..labels import head_label, mlp_label, neuron_label
 from ..model.points import values_at
 from .cut import Laid, Point, begun, ended
 from .ends import CapMode, Ends
