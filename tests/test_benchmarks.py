@@ -22,6 +22,7 @@ SHOWN = {
     "peer_rust_circuit": "9 values",
     "ranking": "proven: True",
     "totals": "largest difference",
+    "tree": "children add up",
     "values": "largest difference",
     "virtual": "top 100 entries",
 }

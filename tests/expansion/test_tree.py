@@ -10,6 +10,7 @@ import pytest
 import pathexp as px
 from pathexp.expansion.tree import numbers
 from tests.expansion.test_every_architecture import freezings, random_switches, run
+from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
 
 DIRECTIONS = ("back", "forward")
@@ -227,3 +228,18 @@ def test_the_check_fails_on_a_changed_value():
     tree.growth.openings[2].values[0] += 1e-9
     fresh = tree.open(next(leaf for leaf in tree.leaves() if leaf.count > 1))
     assert not fresh.ok and "does not hold" in str(fresh.balance)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_trained_models(direction):
+    attention_only = px.load("attn-2l").run("To be, or not to be, that is the")
+    check(px.expand(attention_only), attention_only.logit(attention_only.top_token()), direction)
+    deep = px.load(shared_file("stories260K.bin")).run("Once upon a time, there was")
+    terms, target = px.expand(deep), deep.logit(deep.top_token())
+    tree = terms.tree(target, nodes=200, direction=direction)
+    assert tree.ok and tree.root.count == 1_889_568
+    for node in list(tree)[:30]:
+        assert terms.where(node.query).count() == node.count
+        assert terms.where(node.query).value(target) == pytest.approx(node.value, abs=1e-9)
+    paths = [leaf for leaf in tree.leaves() if leaf.count == 1]
+    assert all(terms[leaf.path].value(target) == pytest.approx(leaf.value, abs=1e-9) for leaf in paths[:40])

@@ -77,3 +77,19 @@ def test_its_largest_paths_with_all_gates_frozen_are_proven_and_right() -> None:
     short = terms.where("E U | E . U | E . . U")
     for path, value in zip(short.paths(), short.values(target), strict=True):
         assert path in listed or abs(value) <= best.bound * (1 + 1e-9)
+
+
+def test_its_tree_finds_the_head_that_brings_the_answer() -> None:
+    """Fewer than 100 nodes of 10³⁹ paths: `E L0M L23H4 U`; every node is the sum of its query's paths."""
+    trace = smollm2().run("The capital of France is")
+    terms, target = px.expand(trace), trace.logit(" Paris")
+    tree = terms.tree(target, nodes=100)
+    assert tree.ok and abs(tree.value - target.value) < 1e-9
+    largest = max((leaf for leaf in tree.leaves() if leaf.count == 1), key=lambda leaf: abs(leaf.value))
+    assert largest.query == "E L0M L23H4 U"
+    assert largest.by_position().argmax() == 3  # " France"
+    (branch,) = (node for node in tree if node.word == ("L23H4", "U"))
+    assert terms.where(branch.query).count() == branch.count
+    assert abs(terms.where(branch.query).value(target) - branch.value) < 1e-10
+    frozen, live = px.intervene(trace, branch.query).effect(target)
+    assert abs(frozen + branch.value) < 1e-9 and -4 < live < -2
