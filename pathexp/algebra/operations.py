@@ -123,9 +123,12 @@ def eigenvalues(map: LinearMap) -> Eigenvalues:
 def eigenvectors(map: LinearMap) -> Eigenvectors:
     """Return the eigenvalues above the null cutoff, and their right eigenvectors as unit columns.
 
-    If R L w = λ w then (L R)(L w) = λ (L w). Raises SpaceError if target and source differ.
+    If R L w = λ w then (L R)(L w) = λ (L w). Those of a map that equals its transpose are real and orthonormal, equal
+    eigenvalues included. Raises SpaceError if target and source differ.
     """
     endomorphism(map, "eigenvectors")
+    if not is_narrow(map) and np.array_equal(whole := wide(map), whole.T):
+        return _symmetric_eigenvectors(whole)
     left, _ = halves(map)
     rotated = turned(map)
     values, small = np.linalg.eig(rotated)
@@ -133,6 +136,14 @@ def eigenvectors(map: LinearMap) -> Eigenvectors:
     kept = [i for i in by_magnitude(values) if abs(values[i]) > cutoff]
     vectors = (left @ small[:, kept].real) + 1j * (left @ small[:, kept].imag)
     return Eigenvectors(values[kept].astype(np.complex128), vectors / np.linalg.norm(vectors, axis=0))
+
+
+def _symmetric_eigenvectors(whole: Array) -> Eigenvectors:
+    """Real eigenvalues above the null cutoff, the largest in magnitude first, and orthonormal eigenvectors."""
+    values, vectors = np.linalg.eigh(whole)
+    cutoff = null_cutoff(np.sort(np.abs(values))[::-1], whole.shape)
+    kept = [i for i in by_magnitude(values.astype(np.complex128)) if abs(values[i]) > cutoff]
+    return Eigenvectors(values[kept].astype(np.complex128), vectors[:, kept].astype(np.complex128))
 
 
 def rank(map: LinearMap, tolerance: float | None = None) -> int:

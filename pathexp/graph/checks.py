@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterable, Iterator, Set
 
 from ..errors import GraphError
 from .language import SUFFIXES
-from .nodes import Source
-from .operators import Dim
+from .nodes import One, Source, Start
+from .operators import Dim, Operator, Parallel, Step
 
 _LABEL = re.compile(rf"[A-Za-z_][A-Za-z0-9_]*(?:\.(?:{'|'.join(SUFFIXES)}))?")
 _CLASS = re.compile(r"S|H|M|L\d+")
@@ -48,3 +48,30 @@ def check_source(source: Source, blocks: int, labels: Set[str]) -> None:
         )
     if unknown := sorted(set(source.into) - labels):
         raise GraphError(f"source {source.label} feeds {', '.join(unknown)}, which this graph does not have")
+
+
+def check_symbols(label: str, added: Iterable[str], taken: Set[str]) -> None:
+    """Raise GraphError if a formula would write what was added with a symbol that means something else already."""
+    if both := sorted(set(added) & taken):
+        raise GraphError(
+            f"{label!r} cannot be a label here: formulas would call it {both[0]}, which is the symbol of another map or "
+            "source of this graph; choose another label"
+        )
+
+
+def symbols(operators: Iterable[Operator], starts: Iterable[Start] = ()) -> frozenset[str]:
+    """Return the names under which operators and starts stand in formulas."""
+    found = {name for operator in operators for name in _names(operator)}
+    return frozenset(found | {start.name for start in starts if not isinstance(start, One)})
+
+
+def _names(operator: Operator) -> Iterator[str]:
+    for part in operator:
+        match part:
+            case Step():
+                yield from (factor.name for factor in part.position + part.feature)
+            case Parallel(terms=terms):
+                yield part.name
+                yield from (name for term in terms for name in _names(term))
+            case _:
+                yield part.name

@@ -22,6 +22,7 @@ class Terms:
         self._numbers: dict[tuple[Kind, tuple[int, ...]], Term] = {}
         self._derivatives: dict[tuple[Term, int], Term] = {}
         self.accepts_empty: list[bool] = []
+        self.work = 0  # how many parts of sets were handled so far: what time is spent on
         self.nothing = self._term("union", (), False)
         self.everything = self._term("complement", (self.nothing,), True)
         self.empty = self._term("empty", (), True)
@@ -105,6 +106,7 @@ class Terms:
     def _opened(self, kind: Kind, terms: Iterable[Term]) -> Iterator[Term]:
         for term in terms:
             found, arguments = self._forms[term]
+            self.work += len(arguments) if found == kind else 1
             yield from arguments if found == kind else (term,)
 
     def _of_kind(self, kind: Kind, terms: Iterable[Term]) -> set[Term]:

@@ -20,7 +20,7 @@ from ..model import Config, Trace
 from ..model.points import LOGITS, values_at
 from .alphabet import Alphabet, alphabet
 from .build import pieces
-from .checks import check_labels, check_sizes, check_source
+from .checks import check_labels, check_sizes, check_source, check_symbols, symbols
 from .edit import (
     Weight,
     hand_component,
@@ -149,6 +149,7 @@ class ResidualGraph:
         """
         n, d, _ = self.sizes
         source = steering_source(label, values, depth, n, d)
+        check_symbols(label, symbols((), (source.start,)), self._symbols)
         return replace(
             self, sources=(*self.sources, source), changed=(*self.changed, f"source {label} was added")
         )
@@ -182,15 +183,30 @@ class ResidualGraph:
             raise GraphError(f"component {label}: at={at}, but this graph has {len(self.blocks)} blocks")
         neighbors = self.blocks[min(b, len(self.blocks) - 1)].components if self.blocks else ()
         layer = neighbors[0].layer if neighbors else 0
-        component = hand_component(
-            label, weight, self._position_word(label, pattern), self.d_model, layer, kind
-        )
+        word = self._position_word(label, pattern)
+        component = hand_component(label, weight, word, self.d_model, layer, kind)
+        own = component.operator if not isinstance(pattern, str) else hand_component(
+            label, weight, (), self.d_model, layer, kind
+        ).operator  # fmt: skip
+        check_symbols(label, symbols((own,)), self._symbols)
         if beside is not None:
             sources, blocks = self.sources, joined(self.blocks, b, component)
         else:
             sources, blocks = inserted(self.sources, self.blocks, b, component)
         changed = (*self.changed, f"component {label} was added")
         return replace(self, sources=sources, blocks=blocks, changed=changed)
+
+    @property
+    def _symbols(self) -> frozenset[str]:
+        """The names of all maps and starts in formulas."""
+        operators = [
+            *(source.write for source in self.sources),
+            *(operator for source in self.sources for operator in source.into.values()),
+            *(component.operator for component in self.components()),
+            *(block.skip for block in self.blocks),
+            self.sink.operator,
+        ]
+        return symbols(operators, (source.start for source in self.sources))
 
     def without(self, *labels: str) -> ResidualGraph:
         """Return the graph without some components or sources: their paths are gone, nothing else moves."""

@@ -14,6 +14,9 @@ from .derivatives import Term, Terms
 MAX_STEPS = 200_000
 """The most transitions that a machine may have before it is made minimal."""
 
+MAX_WORK = 3_000_000
+"""The most parts of sets that are handled on the way: a few seconds, however few states there are."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -32,7 +35,7 @@ class Machine:
 
 
 def explore(terms: Terms, start: Term, letters: int) -> Machine | None:
-    """Return the machine whose states are a term's derivatives; None if it passes MAX_STEPS steps."""
+    """Return the machine whose states are a term's derivatives; None if it passes MAX_STEPS steps or MAX_WORK."""
     numbers = {start: 0}
     rows = []
     for term in (queue := [start]):
@@ -46,7 +49,7 @@ def explore(terms: Terms, start: Term, letters: int) -> Machine | None:
                 queue.append(target)
             row[letter] = numbers[target]
         rows.append(row)
-        if len(queue) * letters > MAX_STEPS:
+        if len(queue) * letters > MAX_STEPS or terms.work > MAX_WORK:
             return None
     return Machine(
         tuple(rows), frozenset(number for term, number in numbers.items() if terms.accepts_empty[term])

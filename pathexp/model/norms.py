@@ -29,6 +29,13 @@ def normalized(
             "The run overflowed: the mean square that a norm divides by is not finite. "
             "The weights are too large for double precision; rescale them."
         )
+    if not (square > 0).all():
+        place = tuple(int(i) for i in np.argwhere(np.atleast_1d(square) <= 0)[0])
+        raise WeightsError(
+            f"A norm divides by the root of {'the variance' if kind == 'layernorm' else 'the mean square'}, which is zero at "
+            f"{place} with eps {eps:g}: the stream there is {'the same in all features' if kind == 'layernorm' else 'zero'}. "
+            "Give the configuration a norm_eps above zero."
+        )
     scale = 1 / np.sqrt(square)
     y = centered * scale[..., None]
     y = y if gain is None else y * gain

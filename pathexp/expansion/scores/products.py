@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import SizeError
 from ...graph import Array, Indices, Walk
 from ...model import Target
+from ..search.rounding import gamma, lengths
 from ..values import path_values
 
 TILE = 512
@@ -74,17 +75,18 @@ class _Tiles:
 
     def __iter__(self) -> Iterator[tuple[float, Indices, Indices]]:
         rows, columns = _by_length(self.left), _by_length(self.right)
-        ends = [(a * b, r, c) for a, r in rows for b, c in columns]
+        rounded = 1 + gamma(
+            self.left.shape[1] + 1
+        )  # a product as computed is at most so much above |left| |right|
+        ends = [(a * b * rounded, r, c) for a, r in rows for b, c in columns]
         return iter(sorted(ends, key=lambda tile: -tile[0]))
 
 
 def _by_length(vectors: Array) -> list[tuple[float, Indices]]:
-    """Indices by descending length, in runs of TILE, each with its greatest length (and room for rounding)."""
-    lengths = np.linalg.norm(vectors, axis=1)
-    order = np.argsort(-lengths, kind="stable")
-    return [
-        (float(lengths[order[at]]) * (1 + 1e-12), order[at : at + TILE]) for at in range(0, len(order), TILE)
-    ]
+    """Indices by descending length, in runs of TILE, each with an upper bound on its greatest length."""
+    sizes = lengths(vectors)
+    order = np.argsort(-sizes, kind="stable")
+    return [(float(sizes[order[at]]), order[at : at + TILE]) for at in range(0, len(order), TILE)]
 
 
 def _candidates(products: Array, rows: Indices, columns: Indices, k: int) -> Iterator[Product]:
