@@ -318,10 +318,8 @@ def test_a_fault_is_seen():
         assert not px.expand(left).verify(graph.expected).ok, component.label
 
 
-def test_runs_of_two_models_and_edited_runs_are_refused():
-    one, two = (px.random_model(layers=1, heads=1, seed=seed) for seed in (1, 2))
-    with pytest.raises(FreezeError, match="W_E, W_Q"):
-        px.contrast(one.run([1, 2]), two.run([1, 2]))
-    edited = px.rerun(one.run([1, 2]), {"L0.out": lambda x: 0 * x})
+def test_edited_runs_are_refused():
+    model = px.random_model(layers=1, heads=1, seed=1)
+    edited = px.rerun(model.run([1, 2]), {"L0.out": lambda x: 0 * x})
     with pytest.raises(FreezeError, match=r"L0\.out was edited"):
-        px.contrast(one.run([1, 2]), edited)
+        px.contrast(model.run([1, 2]), edited)

@@ -11,12 +11,13 @@ import numpy as np
 from ...algebra import compose
 from ...labels import head_label
 from ...model import Trace
+from ..actions import Dyad
 from ..nodes import Component
-from ..operators import Array, Factor, Operator, Step, chain
+from ..operators import Array, Factor, Operator, Parallel, Step, chain
 from .named import dense, diagonal, feature
-from .norms import scaled, scaled_together
+from .norms import mean_of_products, scaled, scaled_together
 from .runs import Runs, midpoint, visible_in_both
-from .secants import cap_slope, logarithmic_mean
+from .secants import cap_slope, logarithmic_mean, scale_slope
 from .turning import Turn
 from .weighing import ByKeys, ByQueries, Weighing
 
@@ -34,14 +35,16 @@ class Attention:
 
     def components(self) -> Iterator[Component]:
         """The edges V, K and Q of every head."""
+        for label, operator in self.after_read():
+            head, port = int(label.partition("H")[2].partition(".")[0]), label[-1]
+            yield Component(label, "head", chain(operator, self.reads), self.layer, head, port)
+
+    def after_read(self) -> Iterator[tuple[str, Operator]]:
+        """Every edge by its label, from what it reads behind the norm to what it writes."""
         for head in range(self.runs.config.n_heads):
-            for port, inside in (
-                ("V", self.moves(head)),
-                ("K", self.by_keys(head)),
-                ("Q", self.by_queries(head)),
-            ):
-                operator = chain(self.writes, inside, self.reads)
-                yield Component(head_label(self.layer, head, port), "head", operator, self.layer, head, port)
+            insides = {"V": self.moves(head), "K": self.by_keys(head), "Q": self.by_queries(head)}
+            for port, inside in insides.items():
+                yield head_label(self.layer, head, port), chain(self.writes, inside)
 
     # Values --------------------------------------------------------------------------------------------
 
@@ -69,13 +72,16 @@ class Attention:
 
     def by_keys(self, head: int) -> Operator:
         """From what keys read to what the head gives: other keys seen by mean queries."""
-        mixing = ByKeys(f"Λ_{self._name(head)}_K", self.weighing(head))
-        return (*feature(self.w_o(head)), mixing, *self.projected("K", head))
+        return (*self.mixed("K", head), *self.projected("K", head))
 
     def by_queries(self, head: int) -> Operator:
         """From what queries read to what the head gives: mean keys seen by other queries."""
-        mixing = ByQueries(f"Λ_{self._name(head)}_Q", self.weighing(head))
-        return (*feature(self.w_o(head)), mixing, *self.projected("Q", head))
+        return (*self.mixed("Q", head), *self.projected("Q", head))
+
+    def mixed(self, side: str, head: int) -> Operator:
+        """From queries or keys as they enter the score to what the head gives."""
+        kind = ByKeys if side == "K" else ByQueries
+        return (*feature(self.w_o(head)), kind(f"Λ_{self._name(head)}_{side}", self.weighing(head)))
 
     def weighing(self, head: int) -> Weighing:
         """How the head's weights differ."""
@@ -117,8 +123,7 @@ class Attention:
 
     def projected(self, side: str, head: int) -> Operator:
         """From what attention reads to a head's queries or keys as they enter the score."""
-        place = head if side == "Q" else self.runs.config.kv_head(head)
-        return chain(self.turn, self._normed(side, place, head))
+        return chain(self.turn, self._normed(side, self._place(side, head), head))
 
     @cached_property
     def turn(self) -> Operator:
@@ -130,27 +135,106 @@ class Attention:
 
     def _normed(self, side: str, place: int, head: int) -> Operator:
         """The map of queries or keys, through their norm if they have one."""
-        kind = self.runs.config.qk_norm
-        if kind is None:
-            return feature(self._weight(side, place, head))
-        label, low = f"{side}_{self._name(head)}", SIDES[side]
-        middle, scales = (
-            self.projections[side],
-            self.runs.both(lambda run: run.norm_scales[f"L{self.layer}.{low}"]),
-        )
-        if kind == "head":
-            one = scaled(label, middle[place], *(scale[place] for scale in scales))
-            return chain(self._gain(low, place, label), (one,), feature(self._weight(side, place, head)))
-        weight = self.runs.weight(f"W_{side}", self.layer, place)
-        total = middle.shape[0] * middle.shape[2]
-        together = scaled_together(label, weight, self._readers[side], middle[place], total, *scales)
-        return chain(self._gain(low, place, label), (together,))
+        if self.runs.config.qk_norm == "projection":
+            weight = self.runs.weight(f"W_{side}", self.layer, place)
+            middle, total = self.projections[side][place], self._together(side)
+            one = scaled_together(
+                f"{side}_{self._name(head)}", weight, self._readers[side], middle, total, *self._scales(side)
+            )
+            return chain(self._gain(side, place, head), (one,))
+        return chain(self.norm(side, place, head), feature(self._weight(side, place, head)))
 
-    def _gain(self, low: str, place: int, label: str) -> Operator:
-        if not self.runs.has(f"g_{low}"):
+    def norm(self, side: str, place: int, head: int) -> Operator:
+        """The norm of each head's queries or keys, if there is one."""
+        if self.runs.config.qk_norm is None:
             return ()
-        index = (self.layer, place) if self.runs.config.qk_norm == "projection" else (self.layer,)
-        return feature(diagonal(f"G_{label}", self.runs.weight(f"g_{low}", *index), "head"))
+        label, scales = f"{side}_{self._name(head)}", (scale[place] for scale in self._scales(side))
+        return chain(self._gain(side, place, head), (scaled(label, self.projections[side][place], *scales),))
+
+    def _scales(self, side: str) -> tuple[Array, Array]:
+        return self.runs.both(lambda run: run.norm_scales[f"L{self.layer}.{SIDES[side]}"])
+
+    def _together(self, side: str) -> int:
+        """How many numbers all queries, or all keys, of a position have."""
+        return int(self.projections[side].shape[0] * self.projections[side].shape[2])
+
+    def _gain(self, side: str, place: int, head: int) -> Operator:
+        name = f"g_{SIDES[side]}"
+        if not self.runs.has(name):
+            return ()
+        values = self.runs.weight(name, *self._gain_index(place))
+        return feature(diagonal(f"G_{side}_{self._name(head)}", values, "head"))
+
+    def _gain_index(self, place: int) -> tuple[int, ...]:
+        return (self.layer, place) if self.runs.config.qk_norm == "projection" else (self.layer,)
+
+    # Where changes of weights enter --------------------------------------------------------------------
+
+    def mean_read(self, side: str) -> Array:
+        """The mean stream that a map reads, positions included where queries and keys alone see them, (n, d)."""
+        return self.runs.mean(
+            lambda run: (
+                run.residuals[f"L{self.layer}.attn_in"] if side == "V" else scored_stream(run, self.layer)
+            )
+        )
+
+    def after_norm(self, side: str, place: int) -> dict[str, Operator]:
+        """The edges of the heads that use one query, key or value head, from what enters the score (moves, for V)."""
+        return {
+            head_label(self.layer, head, side): self._from_there(side, head)
+            for head in self._users(side, place)
+        }
+
+    def after_map(self, side: str, place: int) -> dict[str, Operator]:
+        """The same from behind the map, before its norm; a norm over all heads lets every head feel it."""
+        if side == "V" or self.runs.config.qk_norm != "projection":
+            norms = {
+                head: () if side == "V" else self.norm(side, place, head) for head in self._users(side, place)
+            }
+            return {
+                head_label(self.layer, head, side): chain(self._from_there(side, head), norms[head])
+                for head in norms
+            }
+        every = range(self.runs.config.n_heads)
+        return {
+            head_label(self.layer, head, side): chain(
+                self._from_there(side, head), self._felt(side, head, place)
+            )
+            for head in every
+        }
+
+    def _felt(self, side: str, head: int, place: int) -> Operator:
+        """What one projection's change does to a head's queries or keys, through a norm over all of them."""
+        own, middle = self._place(side, head), self.projections[side]
+        here, there = self._scales(side)
+        slope = 2 / self._together(side) * scale_slope(here, there)
+        label = f"{side}_{self._name(head)}"
+        change: Operator = (Dyad(f"σ_{label}", slope[:, None] * middle[own], middle[place]),)
+        if own == place:
+            mean: Operator = (Step((diagonal(f"S̄_{label}", midpoint(here, there), "position"),)),)
+            change = (Parallel(f"N_{label}", (mean, change)),)
+        return chain(self._gain(side, own, head), change)
+
+    def _from_there(self, side: str, head: int) -> Operator:
+        if side != "V":
+            return chain(self.writes, self.mixed(side, head), self.turn)
+        pattern = self.runs.mean(lambda run: run.patterns[self.layer, head])
+        moves = Step((dense(f"Ā_{self._name(head)}", pattern, "position", "position"),), (self.w_o(head),))
+        return chain(self.writes, (moves,))
+
+    def _place(self, side: str, head: int) -> int:
+        return head if side == "Q" else self.runs.config.kv_head(head)
+
+    def _users(self, side: str, place: int) -> list[int]:
+        return [head for head in range(self.runs.config.n_heads) if self._place(side, head) == place]
+
+    def gain_change(self, side: str, place: int) -> Array:
+        """The difference of a query or key norm's gain at the mean of what it multiplies, (n, d_head)."""
+        change = self.runs.change(f"g_{SIDES[side]}", *self._gain_index(place))
+        values = self.runs.both(lambda run: projection(run, self.layer, side)[place])
+        head = self.runs.config.qk_norm == "head"
+        here, there = (scale[place] if head else scale for scale in self._scales(side))
+        return change * mean_of_products(values, (here, there))
 
     @cached_property
     def projections(self) -> dict[str, Array]:
@@ -171,12 +255,18 @@ class Attention:
         }
 
 
+def scored_stream(run: Trace, layer: int) -> Array:
+    """Return what queries and keys read, (n, d): what attention reads, and positions where only they see them."""
+    weights, read = run.model.weights, run.residuals[f"L{layer}.attn_in"]
+    if run.config.positions != "qk":
+        return read
+    assert weights.W_pos is not None, "weights fit their configuration"
+    return read + weights.W_pos[:, : len(read)].T
+
+
 def projection(run: Trace, layer: int, side: str) -> Array:
     """Return a run's queries or keys before norm and turn, (heads, n, d_head); traces hold only what comes after."""
-    weights, read = run.model.weights, run.residuals[f"L{layer}.attn_in"]
-    if run.config.positions == "qk":
-        assert weights.W_pos is not None, "weights fit their configuration"
-        read = read + weights.W_pos[:, : len(read)].T
+    weights, read = run.model.weights, scored_stream(run, layer)
     bias: Array | None = getattr(weights, f"b_{side}")
     found: Array = read @ np.swapaxes(getattr(weights, f"W_{side}")[layer], -1, -2)
     return found if bias is None else found + bias[layer][:, None, :]

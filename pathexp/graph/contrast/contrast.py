@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-import numpy as np
-
 from ...arguments import TRUTH, expect
 from ...errors import FreezeError
 from ...model import Config, Trace
 from ...model.trace import check_trace
-from ..nodes import Sink
+from ..nodes import Sink, Source
+from .changes import Changes
 from .ends import Ends
 from .graph import Contrast
 from .layout import Layout
@@ -25,12 +24,14 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
     nothing is left over: attention patterns by their means where values move (`L0H2.V`), by logarithmic means where
     other keys or queries change them (`L1H0.K`, `L1H0.Q`), norms by their mean scale and one direction in which it
     changes, activations by their slopes (`L5M`). Biases, positions and masks are the same in both runs and drop out.
-    The only source is `E`, zero at tokens that agree. Runs may stand in either order: exchanged, every path changes
-    its sign.
+    The only source is `E`, zero at tokens that agree. Of two models every weight that differs is a source as well,
+    `dW_O_L0H2` or `dW_Q_L1H3`, which enters where it acts, and `W` stands for their mean. Runs may stand in either
+    order: exchanged, every path changes its sign.
 
     Parameters
     ----------
-    run, other: two runs of one model, of the same length.
+    run, other: two runs of the same length, of one model or of two of one shape: fine-tuned and base, with and
+        without an adapter, two checkpoints.
     mlp_ports: whether MLPs are kept apart by port, `L5M.value` and `L5M.gate`.
 
     Targets of either run read the graph, and what it makes itself: `Contrast.log_prob`, `Contrast.probability`.
@@ -38,7 +39,7 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
     is not. Secants: Shrikumar et al. 2017, "Learning Important Features Through Propagating Activation Differences";
     logarithmic means: Ang 2004, "Decomposition analysis for policymaking in energy".
 
-    Raises FreezeError for runs of unequal length, shape or model, PathexpError for what is no run.
+    Raises FreezeError for runs of unequal length or shape, or edited ones, PathexpError for what is no run.
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=2, heads=2, d_mlp=8, norm="rmsnorm", seed=1)
@@ -55,13 +56,13 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
         check_trace(trace, "contrast")
     check_shapes(run, other)
     runs = Runs(run, other)
-    ends = Ends(runs)
+    ends, layout = Ends(runs), Layout(runs, mlp_ports)
     return Contrast(
         positions=runs.positions,
         d_model=run.config.d_model,
         d_out=run.config.d_out,
-        sources=tuple(ends.embeddings()),
-        blocks=tuple(Layout(runs, mlp_ports).blocks()),
+        sources=tuple(sources(runs, layout, ends)),
+        blocks=tuple(layout.blocks()),
         sink=Sink("U", ends.unembedding()),
         frozen=tuple(replaced(run.config)),
         trace=run,
@@ -79,26 +80,20 @@ def check_shapes(run: Trace, other: Trace) -> None:
     if apart := list(differing(run.config, other.config)):
         raise FreezeError(
             f"a contrast takes two runs of one shape; these models differ in {'; '.join(apart)}. "
-            "Give two runs of one model."
+            "Give two runs of one model, or of two models that differ in their weights alone."
         )
     if edited := (*run.edited, *other.edited):
         raise FreezeError(
             f"a contrast takes runs as the model makes them; {', '.join(edited)} was edited by rerun()"
         )
-    if unequal := list(unequal_weights(run, other)):
-        raise FreezeError(
-            f"a contrast takes two runs of one model; these models' weights differ in {', '.join(unequal)}. "
-            "Run both texts on one of them."
-        )
 
 
-def unequal_weights(run: Trace, other: Trace) -> Iterator[str]:
-    """Yield the names of weights that two runs' models do not share."""
-    ours, theirs = (trace.model.weights.arrays() for trace in (run, other))
-    for name in {**ours, **theirs}:
-        here, there = ours.get(name), theirs.get(name)
-        if here is not there and (here is None or there is None or not np.array_equal(here, there)):
-            yield name
+def sources(runs: Runs, layout: Layout, ends: Ends) -> Iterator[Source]:
+    """Yield what tells the runs apart: their tokens, and of two models their weights."""
+    changes = [] if runs.one_model else list(Changes(runs, layout, ends).sources())
+    if not changes or (runs.here.tokens != runs.there.tokens).any():
+        yield from ends.embeddings()
+    yield from changes
 
 
 def differing(here: Config, there: Config) -> Iterator[str]:

@@ -34,10 +34,16 @@ class Ends:
 
     def unembedding(self) -> Operator:
         """From the final stream to the logits."""
-        config, runs = self.runs.config, self.runs
-        table = feature(dense("W_U", runs.weight("W_U"), self.outputs, "model"))
-        reads = norm(runs, "final") if config.final_norm else ()
-        return chain(self.to_logits(), table, reads, self.transform() if config.transform else ())
+        return chain(self.past_norm(), self.transform() if self.runs.config.transform else ())
+
+    def past_norm(self) -> Operator:
+        """From what the final norm reads to the logits."""
+        return chain(self.past_table(), norm(self.runs, "final") if self.runs.config.final_norm else ())
+
+    def past_table(self) -> Operator:
+        """From what the unembedding reads to the logits."""
+        table = feature(dense("W_U", self.runs.weight("W_U"), self.outputs, "model"))
+        return chain(self.to_logits(), table)
 
     def to_logits(self) -> Operator:
         """What happens to W_U's result: the multiplier, and the slope of a cap."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..nodes import Block, Component
 from ..operators import Operator, chain
@@ -31,29 +32,35 @@ class Layout:
 
     def parallel(self, layer: int) -> Iterator[Component]:
         """Attention and MLP of a layer that read the same stream, perhaps through one norm."""
-        reads = self.reads(layer, "attn")
-        yield from self.attention(layer, reads, self.writes(layer, "attn"))
-        if self.runs.config.parallel != "shared":
-            reads = self.reads(layer, "mlp")
-        yield from self.mlp(layer, reads, self.writes(layer, "mlp"))
+        yield from self.attention_of(layer).components()
+        yield from self.mlp(layer)
 
     def branches(self, layer: int) -> Iterator[Block]:
         """Attention, then the MLP if there is one; a norm of the sum stands on the skip edge as well."""
-        for branch, of in (("attn", self.attention), ("mlp", self.mlp)):
-            after = self.on_stream(layer, branch)
-            writes = chain(after, self.multiplied()) if after else self.writes(layer, branch)
-            components = tuple(of(layer, self.reads(layer, branch), writes))
-            if components:
-                yield Block(components, after)
-
-    def attention(self, layer: int, reads: Operator, writes: Operator) -> Iterator[Component]:
-        """The heads of a layer, by port."""
-        return Attention(self.runs, layer, reads, writes).components()
-
-    def mlp(self, layer: int, reads: Operator, writes: Operator) -> Iterator[Component]:
-        """The MLP of a layer."""
+        yield Block(tuple(self.attention_of(layer).components()), self.on_stream(layer, "attn"))
         if self.runs.config.d_mlp:
-            yield from Mlp(self.runs, layer, reads, writes).components(self.ports)
+            yield Block(tuple(self.mlp(layer)), self.on_stream(layer, "mlp"))
+
+    def mlp(self, layer: int) -> Iterator[Component]:
+        """The MLP of a layer."""
+        yield from self.mlp_of(layer).components(self.ports)
+
+    def attention_of(self, layer: int) -> Attention:
+        """The attention of a layer."""
+        if layer not in self._attention:
+            reads, writes = self.reads(layer, "attn"), self.writes(layer, "attn")
+            self._attention[layer] = Attention(self.runs, layer, reads, writes)
+        return self._attention[layer]
+
+    def mlp_of(self, layer: int) -> Mlp:
+        """The MLP of a layer, behind the norm of attention where they share one."""
+        shared = self.runs.config.parallel == "shared"
+        reads = self.attention_of(layer).reads if shared else self.reads(layer, "mlp")
+        return Mlp(self.runs, layer, reads, self.writes(layer, "mlp"))
+
+    @cached_property
+    def _attention(self) -> dict[int, Attention]:
+        return {}
 
     def reads(self, layer: int, branch: str) -> Operator:
         """The norm through which a branch reads, if it has one."""
@@ -61,8 +68,9 @@ class Layout:
 
     def writes(self, layer: int, branch: str) -> Operator:
         """What a branch's result goes through before it is on the stream: a norm, a multiplier."""
-        after = f"{branch}_post"
-        through = norm(self.runs, after, layer) if after in self.runs.config.block_norms else ()
+        through = self._norm_behind(layer, branch)
+        if self.runs.config.norm_placement == "post":
+            return chain(through, self.multiplied())
         return chain(self.multiplied(), through)
 
     def multiplied(self) -> Operator:
@@ -72,6 +80,17 @@ class Layout:
 
     def on_stream(self, layer: int, branch: str) -> Operator:
         """The norm of the sum in the original block, else the identity."""
-        after = f"{branch}_post"
-        post = self.runs.config.norm_placement == "post" and after in self.runs.config.block_norms
-        return norm(self.runs, after, layer) if post else ()
+        return self._norm_behind(layer, branch) if self.runs.config.norm_placement == "post" else ()
+
+    def _norm_behind(self, layer: int, branch: str) -> Operator:
+        """The norm that follows a branch, made once."""
+        name = f"{branch}_post"
+        if name not in self.runs.config.block_norms:
+            return ()
+        if (layer, branch) not in self._behind:
+            self._behind[layer, branch] = norm(self.runs, name, layer)
+        return self._behind[layer, branch]
+
+    @cached_property
+    def _behind(self) -> dict[tuple[int, str], Operator]:
+        return {}

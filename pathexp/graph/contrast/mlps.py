@@ -24,13 +24,30 @@ class Mlp:
 
     def components(self, ports: bool) -> Iterator[Component]:
         """The MLP as one component, or as what runs through its values and what runs through its gate."""
+        for label, operator in self.after_read(ports).items():
+            port = label.partition(".")[2]
+            yield Component(label, "mlp", chain(operator, self.reads), self.layer, None, port)
+
+    def after_read(self, ports: bool) -> dict[str, Operator]:
+        """Every component by its label, from what it reads behind the norm to what it writes."""
         inside = self.by_port() if ports else {"": self.whole()}
-        for port, neurons in inside.items():
-            operator = chain(
-                self.writes, feature(self._weight("W_out", "model", "neurons")), neurons, self.reads
-            )
-            label = mlp_label(self.layer, port or "")
-            yield Component(label, "mlp", operator, self.layer, None, port)
+        return {self._label(port): chain(self._out(), neurons) for port, neurons in inside.items()}
+
+    def after_map(self, weight: str, ports: bool) -> dict[str, Operator]:
+        """The components that read one map's result, from there: where changes of weights enter."""
+        if not self.runs.config.gated and not ports:
+            return {self._label(""): chain(self._out(), self.whole()[:1])}
+        sides = (
+            {"W_in": ("value",), "W_gate": ("gate",)}[weight] if self.runs.config.gated else ("value", "gate")
+        )
+        by_port = self.by_port()
+        return {self._label(port if ports else ""): chain(self._out(), by_port[port][:1]) for port in sides}
+
+    def _label(self, port: str) -> str:
+        return mlp_label(self.layer, port)
+
+    def _out(self) -> Operator:
+        return chain(self.writes, feature(self._weight("W_out", "model", "neurons")))
 
     def whole(self) -> Operator:
         """From what the MLP reads to what its neurons give."""

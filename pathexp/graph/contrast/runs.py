@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...model import Config, Trace, Weights
+from ...model import Config, Trace
 from ..operators import Array
 
 
@@ -46,21 +46,35 @@ class Runs:
 
     def weight(self, name: str, *index: int) -> Array:
         """An array of the weights, or a part of it; of two models, the mean where they differ."""
-        here, there = (_array(run.model.weights, name) for run in (self.here, self.there))
+        here, there = self.weights(name)
         if here is there or np.array_equal(here[index], there[index]):
             return np.asarray(here[index])
         return midpoint(here[index], there[index])
+
+    def change(self, name: str, *index: int) -> Array:
+        """What an array of the weights, or a part of it, differs by; 0 where neither model has it."""
+        if not self.has(name):
+            return np.zeros(1)
+        here, there = self.weights(name)
+        return np.asarray(here[index] - there[index])
+
+    def weights(self, name: str) -> tuple[Array, Array]:
+        """An array of both models' weights; where one has none, a gain is one and a bias zero."""
+        here, there = self.both(lambda run: getattr(run.model.weights, name))
+        default = np.ones_like if name.startswith("g_") else np.zeros_like
+        return (default(there) if here is None else here), (default(here) if there is None else there)
+
+    @property
+    def one_model(self) -> bool:
+        """Whether both runs are of the same weights."""
+        ours, theirs = (run.model.weights for run in (self.here, self.there))
+        names = {**ours.arrays(), **theirs.arrays()}
+        return ours is theirs or all(getattr(ours, name) is getattr(theirs, name) for name in names)
 
 
 def midpoint(a: Array, b: Array) -> Array:
     """Return (a + b) / 2; the array itself where both are one."""
     return a if a is b else (a + b) / 2
-
-
-def _array(weights: Weights, name: str) -> Array:
-    array: Array | None = getattr(weights, name)
-    assert array is not None, "weights fit their configuration"
-    return array
 
 
 def stream_before(layer: int) -> str:
