@@ -33,9 +33,13 @@ class Option:
     flag: bool = False
     many: bool = False
     required: bool = False
+    positional: bool = False
 
     def declare(self, parser: argparse._ActionsContainer) -> None:
         """Add the option to a parser."""
+        if self.positional:
+            parser.add_argument(self.name, nargs="?", default=self.default, type=self.read, help=self.help)
+            return
         name = f"--{self.name.replace('_', '-')}"
         if self.flag:
             parser.add_argument(name, dest=self.name, action="store_true", default=None, help=self.help)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..circuits.attribution.attribution import UNITS, attribution
+from ..circuits.attribution.contrast_summary import contrast_summary
 from ..circuits.attribution.decompose import decompose
 from ..circuits.attribution.flow import flow
 from ..circuits.attribution.lens import lens
@@ -49,6 +50,13 @@ COMMANDS = (
         "attribute a logit to components, heads, layers, paths or source tokens",
         "pathexp attribution attn-2l 'To be, or not to be' --by layer",
         takes="target", options=(Option("by", "the units that add up", choices=UNITS),),
+    ),
+    Command(
+        "contrast", contrast_summary, "one run",
+        "say why two texts get different predictions, through values, keys and queries",
+        "pathexp contrast attn-2l 'Macbeth shall sleep no more. Macbeth shall' 'Macbeth doth sleep no more. Macbeth shall'",
+        takes="target", top="k", long=True,
+        options=(Option("other", "the text to compare with, of as many tokens", positional=True), NODES),
     ),
     Command(
         "decompose", decompose, "one run",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.cli import main
 from tests.expansion.test_contrast import EVERY, two_runs
 
 UNITS = ("port", "head", "layer", "component", "token", "path")
@@ -58,3 +59,11 @@ def test_a_run_has_no_ports():
     trace = px.random_model(seed=1).run([1, 2])
     with pytest.raises(px.PathexpError, match=r"px\.contrast"):
         px.attribution(trace, trace.logit(1), by="port")
+
+
+def test_the_command_takes_two_texts(capsys):
+    assert main(["contrast", "attn-2l", "To be, or not to be", "To be, or not to do", "--top", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "the 3 largest in absolute value" in printed and "paths add up" in printed and "keys" in printed
+    assert main(["contrast", "attn-2l", "To be", "To be, or not to do"]) == 2
+    assert "tokens" in capsys.readouterr().err

@@ -1,0 +1,140 @@
+"""Why two texts get different predictions: the exact difference of a target, its shares, its largest parts, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from ...answer import Answer, Facts, Note, Part
+from ...arguments import TEXT, expect, whole
+from ...expansion import Expansion, expand
+from ...expansion.header import counted, prediction_line, run_facts, text_line
+from ...expansion.ranking import Ranking
+from ...expansion.tree import Tree, reporter
+from ...expansion.verdict import Verdict
+from ...graph import Contrast, contrast
+from ...model import Target, Trace
+from ...model.trace import check_trace
+from .attribution import Attribution, attribution
+
+FEW = 50_000
+"""Up to so many paths all are evaluated and the largest are listed; beyond, the tree stands in their place."""
+
+OTHER_TEXT = "Macbeth doth sleep no more. Macbeth shall"
+"""The text that the default text is compared with: the earlier copy of its last token replaced."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ContrastSummary(Answer):
+    """Everything that `pathexp contrast` shows; each part is computed when it is first read.
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-2l").run("Macbeth shall sleep no more. Macbeth shall")
+    >>> found = contrast_summary(trace, trace.logit(" sleep"))
+    >>> found.ok, found.shares["keys"] / found.shares.target.value > 0.8
+    (True, True)
+    """
+
+    live: ClassVar[frozenset[str]] = frozenset({"graph"})
+
+    graph: Contrast
+    target: Target
+    k: int = 10
+    nodes: int = 200
+    seconds: float | None = None
+    progress: bool = False
+
+    @cached_property
+    def terms(self) -> Expansion:
+        """All paths of the difference."""
+        return expand(self.graph)
+
+    @cached_property
+    def shares(self) -> Attribution:
+        """What runs through values alone, through keys, through queries, through both."""
+        return attribution(self.graph, self.target, by="port")
+
+    @cached_property
+    def heads(self) -> Attribution:
+        """What each head writes that the sink reads."""
+        return attribution(self.graph, self.target, by="head")
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        """The largest paths."""
+        return self.terms.top(self.k, self.target, seconds=self.seconds, progress=self.progress)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The paths as a tree of exact sums."""
+        return self.terms.tree(
+            self.target, nodes=self.nodes, seconds=self.seconds, progress=reporter(self.progress)
+        )
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The comparison with the difference of both runs' logits."""
+        return self.terms.verify()
+
+    def headline(self) -> str:
+        """Return what the target differs by, and through how many paths."""
+        change = self.graph.difference(self.target)
+        return (
+            f"{self.target.label} at position {self.target.position} differs by {change.value:+.4f}: "
+            f"the sum of {counted(self.terms.count(), 'path')} through values, keys and queries"
+        )
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the other run, what is replaced by secants, the verdict, the shares, heads, and the tree or the paths."""
+        here, there = self.graph.runs
+        yield run_facts(here, self.target)
+        yield Facts(
+            {"other_tokens": " ".join(str(int(token)) for token in there.tokens), "count": self.terms.count()}
+        )
+        yield Note(f"{text_line(there)}\n{prediction_line(there, self.target.position)}", "against")
+        yield Note("\n".join(self.graph.frozen or ("nothing: this model is linear",)), "secants")
+        yield self.verdict.check
+        for found in (self.shares, self.heads):
+            yield Note(found.headline())
+            yield from (part for part in found.parts() if not isinstance(part, Facts))
+        yield from self.largest()
+
+    def largest(self) -> Iterator[Part]:
+        """Yield the largest paths where they are few, else the tree."""
+        if self.terms.count() <= FEW:
+            yield self.ranking.table(f"the {len(self.ranking)} largest in absolute value:")
+            return
+        yield Note(self.tree.headline())
+        yield from (part for part in self.tree.parts() if not isinstance(part, Facts))
+
+
+def contrast_summary(
+    trace: Trace,
+    target: Target,
+    *,
+    other: str = OTHER_TEXT,
+    k: int = 10,
+    nodes: int = 200,
+    seconds: float | None = None,
+    progress: bool = False,
+) -> ContrastSummary:
+    """Say why a run's text and another get different predictions, exactly: `px.contrast`, taken apart.
+
+    Parameters
+    ----------
+    other: the text to compare with, of as many tokens, run on the same model.
+    k, nodes: how many paths are listed where they are few, how many nodes of the tree are opened where they are not.
+
+    Raises FreezeError for texts of unequal length in tokens, TargetError for a target of another run.
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-2l").run("To be, or not to be")
+    >>> print(contrast_summary(trace, trace.logit(" the"), other="To be, or not to do").headline()[:28])
+    logit of ' the' at position
+    """
+    check_trace(trace, "contrast_summary")
+    expect("contrast_summary", other=(other, TEXT), k=(k, whole(1)), nodes=(nodes, whole(1)))
+    graph = contrast(trace, trace.model.run(other))
+    return ContrastSummary(graph, target, k, nodes, seconds, progress)
