@@ -14,6 +14,7 @@ import pytest
 
 import pathexp as px
 from pathexp.answer import Answer
+from pathexp.circuits.attribution.contrast_summary import contrast_summary
 from pathexp.circuits.composition.virtual_weight import largest_entries
 from pathexp.circuits.small.skip_trigram_effects import skip_trigram_effects
 from pathexp.cli.table import TABLE
@@ -59,6 +60,10 @@ QUESTIONS = {
     "expand": lambda a: summary(a.trace, a.target),
     "tree": lambda a: px.tree(a.trace, a.target, nodes=9),
     "attribution": lambda a: px.attribution(a.trace, a.target, by="token"),
+    "contrast": lambda a: contrast_summary(a.trace, a.target, other=a.trace.tokens[::-1].tolist(), nodes=9),
+    "contrast-shares": lambda a: px.attribution(
+        px.contrast(a.trace, a.model.run(a.trace.tokens[::-1].tolist())), a.target, by="port"
+    ),
     "decompose": lambda a: px.decompose(a.trace),
     "lens": lambda a: px.lens(a.trace, a.target),
     "position-flow": lambda a: px.position_flow(a.trace, a.target),

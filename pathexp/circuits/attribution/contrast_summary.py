@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from ...answer import Answer, Facts, Note, Part
-from ...arguments import TEXT, expect, whole
+from ...arguments import expect, whole
 from ...expansion import Expansion, expand
 from ...expansion.header import counted, prediction_line, run_facts, text_line
 from ...expansion.ranking import Ranking
@@ -114,7 +114,7 @@ def contrast_summary(
     trace: Trace,
     target: Target,
     *,
-    other: str = OTHER_TEXT,
+    other: str | Sequence[int] = OTHER_TEXT,
     k: int = 10,
     nodes: int = 200,
     seconds: float | None = None,
@@ -124,7 +124,7 @@ def contrast_summary(
 
     Parameters
     ----------
-    other: the text to compare with, of as many tokens, run on the same model.
+    other: the text to compare with, of as many tokens, or its token ids; it is run on the same model.
     k, nodes: how many paths are listed where they are few, how many nodes of the tree are opened where they are not.
 
     Raises FreezeError for texts of unequal length in tokens, TargetError for a target of another run.
@@ -135,6 +135,6 @@ def contrast_summary(
     logit of ' the' at position
     """
     check_trace(trace, "contrast_summary")
-    expect("contrast_summary", other=(other, TEXT), k=(k, whole(1)), nodes=(nodes, whole(1)))
+    expect("contrast_summary", k=(k, whole(1)), nodes=(nodes, whole(1)))
     graph = contrast(trace, trace.model.run(other))
     return ContrastSummary(graph, target, k, nodes, seconds, progress)
