@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..arguments import TEXT, expect, one_of
+from ..arguments import TEXT, TRUTH, expect, one_of
 from ..errors import PathError, PathexpError, SizeError
 from ..graph import (
     Array,
@@ -241,6 +241,7 @@ class Expansion:
         seconds: float | None = None,
         share: float | None = None,
         direction: Direction = "back",
+        positions: bool = False,
         progress: Progress | None = None,
     ) -> Tree:
         """Return these terms as a tree of exact sums toward a target, whatever their number.
@@ -253,6 +254,8 @@ class Expansion:
         ----------
         nodes: how many nodes to open. seconds: for how long. Ctrl-C ends it too; a tree is whole at any moment.
         share: until the leaves that are single paths add this share of the value.
+        positions: whether the branches that are shown are also split by source position, as a matrix; this costs a
+            backward pass a branch.
         progress: is called after every opening with the number of nodes opened.
 
         A node costs one pull-back through a component and one product with what all components wrote.
@@ -265,10 +268,10 @@ class Expansion:
         >>> tree.root.query, f"{tree.root.count:,}", abs(tree.root.value - trace.logit(5).value) < 1e-9
         ('S .* U', '46,596,170,244,962', True)
         """
-        expect("tree", direction=(direction, one_of("back", "forward")))
-        return tree_of(
-            self.walk, target, self.value(target), direction, Limits(nodes, seconds, share), progress
-        )
+        expect("tree", direction=(direction, one_of("back", "forward")), positions=(positions, TRUTH))
+        limits = Limits(nodes, seconds, share)
+        found = tree_of(self.walk, target, self.value(target), direction, limits, progress)
+        return replace(found, positions=bool(positions))
 
     # Proof ---------------------------------------------------------------------------------------------
 
@@ -338,6 +341,7 @@ def tree(
     seconds: float | None = None,
     share: float | None = None,
     direction: Direction = "back",
+    positions: bool = False,
     progress: Progress | bool = False,
 ) -> Tree:
     """Return the paths of a run or of a residual graph as a tree of exact sums toward a target.
@@ -354,5 +358,11 @@ def tree(
     inner = isinstance(what, Trace) and isinstance(target, Target) and target.at not in (LOGITS, FINAL)
     terms = expand(what, query, at=target.at if inner else "")
     return terms.tree(
-        target, nodes=nodes, seconds=seconds, share=share, direction=direction, progress=reporter(progress)
+        target,
+        nodes=nodes,
+        seconds=seconds,
+        share=share,
+        direction=direction,
+        positions=positions,
+        progress=reporter(progress),
     )

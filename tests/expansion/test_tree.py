@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import signal
 
 import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.answer import Matrix
 from pathexp.expansion.tree import numbers
 from tests.expansion.test_every_architecture import freezings, random_switches, run
 from tests.shared_models import shared_file
@@ -243,3 +245,26 @@ def test_trained_models(direction):
         assert terms.where(node.query).value(target) == pytest.approx(node.value, abs=1e-9)
     paths = [leaf for leaf in tree.leaves() if leaf.count == 1]
     assert all(terms[leaf.path].value(target) == pytest.approx(leaf.value, abs=1e-9) for leaf in paths[:40])
+
+
+def test_an_interrupt_leaves_what_there_is():
+    trace = px.random_model(layers=6, heads=6, seed=2).run([1, 2, 3, 4])
+
+    def press(nodes: int) -> None:
+        if nodes == 7:
+            signal.raise_signal(signal.SIGINT)
+
+    tree = px.tree(trace, trace.logit(5), nodes=500, progress=press)
+    assert tree.nodes == 7 and tree.stopped == "interrupted" and not tree.complete
+    assert "interrupted" in tree.headline() and tree.ok
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_branches_by_source_position_add_up_to_their_values(direction):
+    trace = px.load("attn-2l").run("To be, or not")
+    tree = px.tree(trace, trace.logit(" the"), nodes=5, direction=direction, positions=True)
+    (matrix,) = (part for part in tree.parts() if isinstance(part, Matrix))
+    assert matrix.columns[0] == '0 "To"' and "by source position" in str(tree)
+    values = {node.query: node.value for node in tree}
+    for query, row in zip(matrix.rows, matrix.values, strict=True):
+        assert row.sum() == pytest.approx(values[query], abs=1e-12)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...answer import Figure, Table, columns
+import numpy as np
+
+from ...answer import Figure, Matrix, Table, columns, visible
+from ...model import Trace
 from ..header import amount
 from .shown import Branch
 
@@ -54,6 +57,21 @@ def table(branches: Sequence[Branch], unit: str, all_nodes: int) -> Table:
 def _row(branch: Branch) -> tuple[str, float, int, float | None, str | None]:
     node, parent = branch.node, branch.parent
     return node.query, node.value, node.count, branch.size, None if parent is None else parent.node.query
+
+
+def by_source(branches: Sequence[Branch], trace: Trace | None) -> Matrix:
+    """Return branches split by source position, (branches, positions); rows add up to the branches' values."""
+    values = np.array([branch.node.by_position() for branch in branches])
+    names = range(values.shape[1]) if trace is None else trace.token_strings
+    return Matrix(
+        "positions",
+        tuple(branch.node.query for branch in branches),
+        tuple(f"{place} {visible(str(name))}" for place, name in enumerate(names)),
+        values,
+        "by source position",
+        row_axis="branch",
+        column_axis="source",
+    )
 
 
 def flame(branches: Sequence[Branch], title: str, unit: str) -> Figure:

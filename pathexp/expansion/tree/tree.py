@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
@@ -11,12 +11,13 @@ from ...answer import Answer, Check, Facts, Note, Part
 from ...errors import PathexpError
 from ...graph import Walk, positions_needed
 from ...model import Target
+from ...model.points import LOGITS
 from ..header import amount, counted, run_facts
 from ..search import interrupts
 from ..targets import on_stream
 from ..values import straight_values
 from .balance import balance
-from .drawing import drawn, flame, table
+from .drawing import by_source, drawn, flame, table
 from .frontier import ROOT
 from .growth import Growth
 from .limits import Limits, Progress
@@ -31,6 +32,7 @@ from .spots import Spot, Word
 Direction: TypeAlias = Literal["back", "forward"]
 
 _SHARED = {"back": "endings", "forward": "beginnings"}
+_SAID = {"nodes": "", "complete": "; complete", "interrupted": "; interrupted, this is what there was"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +47,7 @@ class Tree(Answer):
     ----------
     value, count: of all paths together.
     stopped: why it grew no further: "nodes", "seconds", "share", "complete" or "interrupted".
+    positions: whether the branches that are shown are also split by source position.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2, heads=2, seed=1).run([1, 2, 3])
@@ -61,6 +64,7 @@ class Tree(Answer):
     value: float
     count: int
     stopped: str
+    positions: bool = False
 
     @property
     def root(self) -> TreeNode:
@@ -102,7 +106,7 @@ class Tree(Answer):
 
     def headline(self) -> str:
         """Return the target, the number of paths and how far the tree has grown."""
-        said = {"nodes": "", "complete": "; complete"}.get(self.stopped, f"; stopped by {self.stopped}")
+        said = _SAID.get(self.stopped, f"; stopped by {self.stopped}")
         return (
             f"{self.target.label} at position {self.target.position}: {self.value:+.4f} = "
             f"the sum of {amount(self.count)} paths, by {_SHARED[self.direction]} "
@@ -112,12 +116,21 @@ class Tree(Answer):
     def parts(self) -> Iterator[Part]:
         """Yield the largest branches as text, what single paths add, the check, all as a table, and a picture."""
         yield from self._facts()
-        yield Note(drawn(largest_branches(self, BRANCHES)[0]))
+        shown = largest_branches(self, BRANCHES)
+        yield Note(drawn(shown[0]))
         yield Note(self._finished_line())
+        if self.positions:
+            yield by_source(shown, self.growth.numbers.graph.trace)
         branches = largest_branches(self, ROWS)
-        yield table(branches, "logits", len(self))
+        unit = "logits" if self.target.at == LOGITS else ""
+        yield table(branches, unit, len(self))
         yield self.balance
-        yield flame(branches, self.headline(), "logits")
+        yield flame(branches, self.headline(), unit)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it grew to the limits that were asked for; False if it was interrupted."""
+        return self.stopped != "interrupted"
 
     def _facts(self) -> Iterator[Facts]:
         trace = self.growth.numbers.graph.trace
@@ -166,7 +179,7 @@ class Tree(Answer):
         return self._with(growth, self.stopped)
 
     def _with(self, growth: Growth, stopped: str) -> Tree:
-        return Tree(growth, self.target, self.direction, self.value, self.count, stopped)
+        return replace(self, growth=growth, stopped=stopped)
 
     def completed(self, spot: Spot) -> Word:
         """The labels of the only path that there is at a spot."""
