@@ -95,5 +95,5 @@ def test_every_public_name_is_on_a_page():
 def test_the_core_is_light():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=!~ \[]", requirement)[0] for requirement in project["dependencies"]}
-    assert names == {"numpy", "sympy", "networkx"}
+    assert names == {"numpy", "sympy", "networkx", "threadpoolctl"}
     assert project["requires-python"] == ">=3.11"

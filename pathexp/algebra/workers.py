@@ -11,7 +11,7 @@ from typing import Any
 def for_each(work: Callable[[int], None], count: int) -> None:
     """Call `work` with every number below `count`, in any order.
 
-    With threadpoolctl (the extra "fast") there are as many workers as BLAS has threads, and BLAS uses one in each of
+    With threadpoolctl there are as many workers as BLAS has threads, and BLAS uses one in each of
     them; small factorizations gain from that what they do not gain from threads of BLAS. Without, one after the other.
     """
     blas = _blas()

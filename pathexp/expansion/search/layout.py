@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...graph import Array, Indices, Operator, Step, Walk
 from ...graph.kernel import Stack
@@ -53,6 +54,22 @@ class Heads:
         """All writers side by side, (d, C · r)."""
         d = self.write.shape[1]
         return np.ascontiguousarray(self.write.transpose(1, 0, 2)).reshape(d, -1)
+
+    @cached_property
+    def scales(self) -> Array:
+        """The power of two just above each writer's largest entry, (C,)."""
+        return np.asarray(powers(self.write, (1, 2))[:, 0, 0])
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Upper bounds on the Frobenius norms of writers over their scales, (C,)."""
+        return lengths(self.write.reshape(len(self.write), -1) / self.scales[:, None])
+
+    @cached_property
+    def single(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Readers (C · r, d), and writers over their scales side by side (d, C · r), in single precision."""
+        writers = (self.flat / np.repeat(self.scales, self.width)).astype(np.float32)
+        return self.read.reshape(-1, self.read.shape[2]).astype(np.float32), writers
 
     @cached_property
     def seen(self) -> list[tuple[Array, Array]]:

@@ -14,7 +14,7 @@ from ...algebra import for_each
 from ...graph import Array
 from .entries import Entries
 from .layout import Heads, Layout
-from .rounding import DOUBLE, SINGLE, gamma, largest, lengths, powers
+from .rounding import DOUBLE, SINGLE, gamma, largest, lengths
 
 Lengths = Mapping[int, list[Array]]
 """By automaton state, per stack of heads the greatest length of a value: (C, n)."""
@@ -83,11 +83,10 @@ class _Outputs:
     @cached_property
     def growth(self) -> Array:
         """How much longer than a value what each head writes can be: a bound on the norms of its writer, (C,)."""
-        scales = powers(self.heads.write, (1, 2))
-        flat = self.heads.write / scales
+        flat = self.heads.write / self.heads.scales[:, None, None]
         gram = flat.transpose(0, 2, 1) @ flat
         square = largest(gram) + gamma(flat.shape[1]) * np.trace(gram, axis1=1, axis2=2)
-        return np.asarray(np.sqrt(square) * scales[:, 0, 0] * _UP)
+        return np.asarray(np.sqrt(square) * self.heads.scales * _UP)
 
 
 def _all_link_norms(late: Heads, before: list[_Outputs]) -> list[Array]:
@@ -116,19 +115,17 @@ CANCELED = 0.1
 def _link_norms(late: Heads, early: Heads, precision: type) -> tuple[Array, float]:
     """Bounds (late, early), and the largest share of one that stands for rounding."""
     unit = SINGLE if precision is np.float32 else DOUBLE
-    scales = powers(early.write, (1, 2))
-    writers = (early.write / scales).transpose(1, 0, 2).reshape(early.write.shape[1], -1)
     c, r, d = late.read.shape
-    flat: NDArray[Any] = late.read.reshape(-1, d).astype(precision) @ np.ascontiguousarray(
-        writers, dtype=precision
-    )
+    if precision is np.float32:
+        flat: NDArray[Any] = late.single[0] @ early.single[1]
+    else:
+        flat = late.read.reshape(-1, d) @ (early.flat / np.repeat(early.scales, early.width))
     links = np.ascontiguousarray(flat.reshape(c, r, -1, early.width).transpose(0, 2, 1, 3))
-    sizes = lengths((early.write / scales).reshape(len(early.write), -1))
-    lost = gamma(d + 4, unit) * late.stretch * np.sqrt(r) * sizes + r * d * _least(precision)
+    lost = gamma(d + 4, unit) * late.stretch * np.sqrt(r) * early.sizes + r * d * _least(precision)
     norms = _schatten(links, unit)
     written = early.write.any(axis=(1, 2))
     share = float(np.max((lost / (norms + lost))[:, written], initial=0.0))
-    return np.where(written, (norms + lost) * scales[:, 0, 0] * _UP, 0.0), share
+    return np.where(written, (norms + lost) * early.scales * _UP, 0.0), share
 
 
 def _schatten(links: NDArray[Any], unit: float) -> Array:
