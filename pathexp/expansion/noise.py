@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..algebra import Dense, Identity, Space, add, scale, waist
+from ..algebra import waist
 from ..graph import (
     Array,
     BlockKernel,
-    Factor,
     Operator,
     ResidualGraph,
     Step,
@@ -19,6 +18,7 @@ from ..graph import (
     spread,
     word_map,
 )
+from ..graph.named import centering, feature
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 
@@ -50,9 +50,7 @@ def _centered(operator: Operator) -> Operator:
     if not isinstance(first, Step) or not first.feature:
         return operator
     space = first.feature[0].numbers().target
-    ones = Dense(np.ones((space.size, 1)), space, Space("one", 1))
-    centering = add(Identity(space), scale(-1.0 / space.size, ones @ ones.T))
-    return chain((Step((), (Factor("C", space.size, space.size, centering),)),), operator)
+    return chain(feature(centering(space)), operator)
 
 
 def everybody_centers(graph: ResidualGraph) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypedDict
 
-from ..labels import head_label, mlp_label, neuron_label
+from ..labels import head_label, mlp_label, neuron_label, read_label
 from ..model.points import values_at
 from .cut import Laid, Point, begun, ended
 from .ends import CapMode, Ends
@@ -81,7 +81,7 @@ class _Layout:
     """Collects sources and blocks in the order of the forward pass."""
 
     def __init__(self, factors: Factors, freezing: Freezing) -> None:
-        self.make = factors
+        self.make, self.law = factors, factors.law
         self.config = factors.config
         self.freezing = freezing
         self.ends = Ends(factors, freezing.cap)
@@ -118,11 +118,11 @@ class _Layout:
                 self.mlp_constants(layer)
                 self.reach(f"L{layer}.out")
             else:
-                self.add_block(list(self.heads(layer)), self.on_stream(layer, "attn"))
+                self.add_block(list(self.heads(layer)), self.law.skip(layer, "attn"))
                 self.attention_constants(layer)
                 if self.config.d_mlp:
                     self.reach(f"L{layer}.mid")
-                    self.add_block(list(self.mlp(layer)), self.on_stream(layer, "mlp"))
+                    self.add_block(list(self.mlp(layer)), self.law.skip(layer, "mlp"))
                     self.mlp_constants(layer)
                 self.reach(f"L{layer}.out")
         self.reach("final_in")
@@ -139,34 +139,11 @@ class _Layout:
 
     # Branches ------------------------------------------------------------------------------------------
 
-    def reads(self, layer: int, branch: str) -> Operator:
-        """The norm through which a branch reads, frozen."""
-        name = self.read_norm(branch)
-        return () if name is None else (self.make.norm(name, layer),)
-
-    def read_norm(self, branch: str) -> str | None:
-        name = "attn" if self.config.parallel == "shared" else branch
-        return name if name in self.config.block_norms else None
-
-    def writes(self, layer: int, branch: str) -> Operator:
-        """What a branch's result goes through before it is on the stream: a norm, a multiplier."""
-        multiplier = self.make.multiplier("M_R", self.config.residual_multiplier, "d_model")
-        norm = (
-            (self.make.norm(f"{branch}_post", layer),) if f"{branch}_post" in self.config.block_norms else ()
-        )
-        return chain(norm, multiplier) if self.config.norm_placement == "post" else chain(multiplier, norm)
-
-    def on_stream(self, layer: int, branch: str) -> Operator:
-        """The map on the skip edge: the norm of the sum in the original block, else the identity."""
-        return (self.make.norm(f"{branch}_post", layer),) if self.config.norm_placement == "post" else ()
-
     def post_bias(self, layer: int, branch: str) -> Iterator[Source]:
         """The bias of a norm that a branch (or the stream after it) goes through."""
         name = f"b_{branch}_post"
         if f"{branch}_post" in self.config.block_norms and self.make.has(name):
-            on_branch = self.config.norm_placement != "post"
-            multiplier = self.make.multiplier("M_R", self.config.residual_multiplier, "d_model")
-            yield self.written(name, "norm bias", layer, multiplier if on_branch else ())
+            yield self.written(name, "norm bias", layer, () if self.law.post else self.law.multiplied)
 
     def written(self, name: str, kind: str, layer: int, writes: Operator) -> Source:
         """A bias that is written to the stream after the block just added."""
@@ -179,7 +156,7 @@ class _Layout:
     def heads(self, layer: int) -> Iterator[Component]:
         for head in range(self.config.n_heads):
             moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
-            operator = chain(self.writes(layer, "attn"), (moves,), self.reads(layer, "attn"))
+            operator = chain(self.law.written(layer, "attn"), (moves,), self.law.read(layer, "attn"))
             yield Component(head_label(layer, head), "head", operator, layer, head)
 
     def attention_constants(self, layer: int) -> None:
@@ -187,20 +164,19 @@ class _Layout:
         if self.make.has("b_V"):
             self.sources.extend(self.value_bias(layer, head) for head in range(self.config.n_heads))
         if self.make.has("b_O"):
-            self.sources.append(self.written("b_O", "bias", layer, self.writes(layer, "attn")))
+            self.sources.append(self.written("b_O", "bias", layer, self.law.written(layer, "attn")))
         self.sources.extend(self.post_bias(layer, "attn"))
 
     def value_bias(self, layer: int, head: int) -> Source:
         """A value bias is carried by its head's pattern; with rows that sum to 1, unchanged."""
-        group, name = self.config.kv_head(head), f"b_V_L{layer}H{head}"
-        bias = self.make.constant(name, "d_head", "head", lambda w: there(w.b_V, layer, group))
+        bias = self.make.bias_read("V", layer, head)
         moves = Step((self.make.pattern(layer, head), self.make.ones()), (self.make.w_o(layer, head), bias))
-        into = {head_label(layer, head): chain(self.writes(layer, "attn"), (moves,))}
-        return Source(name, "value bias", One(), depth=None, into=into, layer=layer)
+        into = {head_label(layer, head): chain(self.law.written(layer, "attn"), (moves,))}
+        return Source(bias.name, "value bias", One(), depth=None, into=into, layer=layer)
 
     def read_bias(self, layer: int, branch: str) -> Iterator[Source]:
         """A LayerNorm's bias is read by every component behind that norm, after the scale."""
-        norm = self.read_norm(branch)
+        norm = self.law.read_norm(branch)
         if norm != branch or not self.make.has(f"b_{norm}"):
             return
         name = f"b_{norm}_L{layer}"
@@ -217,17 +193,17 @@ class _Layout:
         if branch == "attn":
             for head in range(self.config.n_heads):
                 moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
-                yield head_label(layer, head), chain(self.writes(layer, branch), (moves,), constant)
+                yield head_label(layer, head), chain(self.law.written(layer, branch), (moves,), constant)
         else:
             for component, inside in self.neurons_and_rest(layer):
-                yield component, chain(self.writes(layer, "mlp"), inside, constant)
+                yield component, chain(self.law.written(layer, "mlp"), inside, constant)
 
     # MLPs ----------------------------------------------------------------------------------------------
 
     def mlp(self, layer: int) -> Iterator[Component]:
         for label, inside in self.neurons_and_rest(layer):
             kind = "mlp" if label.endswith("M") else "neuron"
-            operator = chain(self.writes(layer, "mlp"), inside, self.reads(layer, "mlp"))
+            operator = chain(self.law.written(layer, "mlp"), inside, self.law.read(layer, "mlp"))
             yield Component(label, kind, operator, layer)
 
     def chosen(self, layer: int) -> tuple[int, ...]:
@@ -251,7 +227,7 @@ class _Layout:
             self.sources.extend(self.read_bias(layer, "mlp"))
             self.sources.extend(self.neuron_bias(layer))
         if self.make.has("b_out"):
-            self.sources.append(self.written("b_out", "bias", layer, self.writes(layer, "mlp")))
+            self.sources.append(self.written("b_out", "bias", layer, self.law.written(layer, "mlp")))
         self.sources.extend(self.post_bias(layer, "mlp"))
 
     def neuron_bias(self, layer: int) -> Iterator[Source]:
@@ -260,7 +236,7 @@ class _Layout:
             return
         into: dict[str, Operator] = {}
         for label, inside in self.neurons_and_rest(layer):
-            into[label] = chain(self.writes(layer, "mlp"), *self.past_w_in(layer, label, inside))
+            into[label] = chain(self.law.written(layer, "mlp"), *self.past_w_in(layer, label, inside))
         yield Source(f"b_in_L{layer}", "bias", One(), depth=None, into=into, layer=layer)
 
     def past_w_in(self, layer: int, label: str, inside: Operator) -> tuple[Operator, Operator]:
@@ -269,9 +245,10 @@ class _Layout:
         if label.endswith("M"):
             bias = make.constant(f"b_in_L{layer}", "d_mlp", "neurons", lambda w: there(w.b_in, layer))
             return inside[:-1], (Step((make.ones(),), (bias,)),)
-        neuron = int(label.rpartition("N")[2])
+        neuron = read_label(label).index
+        assert neuron is not None, "what is no MLP here is a neuron"
         one = make.constant(
-            f"b_in_{label}", 1, "one", lambda w: there(w.b_in, layer, slice(neuron, neuron + 1))
+            f"b_in_{label}", 1, "neuron", lambda w: there(w.b_in, layer, slice(neuron, neuron + 1))
         )
         (step,) = inside
         assert isinstance(step, Step)
@@ -281,6 +258,6 @@ class _Layout:
         """An MLP whose output is a source: its frozen activations, written by W_out."""
         make, run = self.make, self.make.trace
         hidden = None if run is None else run.mlp_hidden[layer]
-        operator = chain(self.writes(layer, "mlp"), (Step((), (make.w_out(layer),)),))
+        operator = chain(self.law.written(layer, "mlp"), (Step((), (make.w_out(layer),)),))
         start = Values(f"h_L{layer}M", make.sizes["d_mlp"], hidden)
         return Source(mlp_label(layer), "mlp output", start, operator, depth=self.depth, layer=layer)

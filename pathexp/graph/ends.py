@@ -10,7 +10,7 @@ import numpy as np
 
 from ..model import Config, Trace
 from ..model.positions import sinusoids
-from .factors import Factors, there
+from .factors import Factors
 from .nodes import One, OneHot, Source
 from .operators import Array, Operator, Step, chain
 
@@ -31,20 +31,30 @@ class Ends:
 
     def embeddings(self) -> Iterator[Source]:
         make, run = self.make, self.make.trace
-        after = (make.norm("embed"),) if self.config.embed_norm else ()
-        multiplier = make.multiplier("M_E", self.config.embedding_multiplier, "d_model")
         tokens = OneHot("t", make.sizes["d_vocab"], None if run is None else run.tokens)
-        yield Source("E", "embedding", tokens, chain(after, multiplier, (Step((), (make.w_e(),)),)))
+        yield Source("E", "embedding", tokens, self.embedding())
         places = None if run is None else np.arange(len(run.tokens))
         if self.config.positions in ("learned", "sinusoidal"):
-            learned = self.config.positions == "learned"
-            size = "n_ctx" if learned else "n"
-            factor = make.w_pos(_learned if learned else _sinusoidal, size)
-            start = OneHot("p", make.sizes[size], places)
-            yield Source("P", "positions", start, chain(after, (Step((), (factor,)),)))
+            start = OneHot("p", make.sizes["n_ctx" if self.config.positions == "learned" else "n"], places)
+            yield Source("P", "positions", start, self.positions())
         if self.config.embed_norm and make.has("b_embed"):
             constant = make.constant("b_embed", "d_model", "model", lambda w: w.b_embed)
             yield Source("b_embed", "norm bias", One(), (Step((make.ones(),), (constant,)),))
+
+    def embedding(self) -> Operator:
+        """From tokens to the stream."""
+        multiplier = self.make.multiplier("M_E", self.config.embedding_multiplier, "d_model")
+        return chain(self.embed_norm(), multiplier, (Step((), (self.make.w_e(),)),))
+
+    def positions(self) -> Operator:
+        """From positions to the stream."""
+        learned = self.config.positions == "learned"
+        factor = self.make.w_pos() if learned else self.make.sinusoids(_sinusoidal)
+        return chain(self.embed_norm(), (Step((), (factor,)),))
+
+    def embed_norm(self) -> Operator:
+        """The norm after the embedding, if there is one."""
+        return (self.make.norm("embed"),) if self.config.embed_norm else ()
 
     def to_logits(self) -> Operator:
         """What happens to W_U's result: the multiplier, and the frozen cap."""
@@ -101,10 +111,6 @@ def cap_ratios(run: Trace) -> Array:
     """What a soft-cap leaves of every logit: capped / uncapped, 1 at zero."""
     before = run.logits_before_cap
     return np.divide(run.logits, before, out=np.ones_like(before), where=before != 0)
-
-
-def _learned(run: Trace) -> Array:
-    return there(run.model.weights.W_pos)
 
 
 def _sinusoidal(run: Trace) -> Array:

@@ -1,4 +1,4 @@
-"""The named factors of a transformer, with a run's frozen numbers where there is a run.
+"""The named factors of a transformer, with the numbers of its weights or of a run where there are any.
 
 Names are the papers': `A_L0H1` a pattern, `W_OV_L0H1` what the head moves. `S_…` is a frozen norm's scale per
 position, `G_…` its gain, `C` the centering of LayerNorm; `ones` the same constant at every position.
@@ -7,15 +7,19 @@ position, `G_…` its gain, `C` the centering of LayerNorm; `ones` the same cons
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, add, compose, scale
-from ..model import Config, Trace, Weights
+from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, compose, scale
+from ..labels import head_label, neuron_label
+from ..model import Config, Model, Trace, Weights
+from .law import BlockLaw
+from .named import center, column, table
 from .operators import Array, Dim, Factor, Gate, Operator, Step
 
-ONE = Space("one", 1)
+Side: TypeAlias = Literal["Q", "K", "V"]
 
 BY_NAME: Mapping[str, Dim] = {name: name for name in ("d_model", "d_head", "d_vocab", "n_ctx", "d_mlp")} | {
     "n": "n",
@@ -26,28 +30,46 @@ BY_NAME: Mapping[str, Dim] = {name: name for name in ("d_model", "d_head", "d_vo
 
 @dataclass(frozen=True)
 class Factors:
-    """Makes factors: their names and shapes always, their numbers if there is a trace."""
+    """Makes factors: their names and shapes always, their numbers as far as there are weights and a run."""
 
     config: Config
     sizes: Mapping[str, Dim]
-    trace: Trace | None
+    weights: Weights | None = None
+    trace: Trace | None = None
 
     @classmethod
     def symbolic(cls, layers: int, heads: int) -> Factors:
         """An attention-only transformer of which nothing is known but how many layers and heads it has."""
         config = Config(n_layers=layers, n_heads=heads, d_model=1, d_head=1, d_vocab=1, n_ctx=1)
-        return cls(config, BY_NAME, None)
+        return cls(config, BY_NAME)
 
     @classmethod
-    def of(cls, config: Config, trace: Trace | None = None) -> Factors:
-        """A transformer of known sizes, on a run if there is one."""
-        sizes = {name: getattr(config, name) for name in BY_NAME if name != "n"}
-        return cls(config, sizes | {"n": "n" if trace is None else len(trace.tokens)}, trace)
+    def of(cls, config: Config) -> Factors:
+        """A transformer of known sizes."""
+        return cls(config, {name: getattr(config, name) for name in BY_NAME if name != "n"} | {"n": "n"})
+
+    @classmethod
+    def of_weights(cls, model: Model) -> Factors:
+        """A model without a run: factors on features have numbers, those on positions have none."""
+        return replace(cls.of(model.config), weights=model.weights)
+
+    @classmethod
+    def of_run(cls, trace: Trace) -> Factors:
+        """A model on a run, held fixed."""
+        made = cls.of_weights(trace.model)
+        return replace(made, sizes={**made.sizes, "n": len(trace.tokens)}, trace=trace)
 
     def make(
+        self, name: str, rows: str | int, columns: str | int, numbers: Callable[[Weights], LinearMap]
+    ) -> Factor:
+        """A factor of the weights, its sizes given by name (or as numbers)."""
+        map = None if self.weights is None else numbers(self.weights)
+        return Factor(name, self._dim(rows), self._dim(columns), map)
+
+    def on_run(
         self, name: str, rows: str | int, columns: str | int, numbers: Callable[[Trace], LinearMap]
     ) -> Factor:
-        """A factor whose sizes are given by name (or as numbers)."""
+        """A factor that a run alone has."""
         map = None if self.trace is None else numbers(self.trace)
         return Factor(name, self._dim(rows), self._dim(columns), map)
 
@@ -55,46 +77,86 @@ class Factors:
         return self.sizes[size] if isinstance(size, str) else size
 
     def has(self, name: str) -> bool:
-        """Whether the run's weights hold an optional array; a bias that is zero everywhere is as good as none."""
-        if self.trace is None:
-            return False
-        array: Array | None = getattr(self.trace.model.weights, name)
+        """Whether the weights hold an optional array; a bias that is zero everywhere is as good as none."""
+        array: Array | None = getattr(self.weights, name, None)
         return array is not None and (name.startswith("g_") or bool(np.any(array)))
+
+    @property
+    def law(self) -> BlockLaw:
+        """What stands around the branches of every block."""
+        multiplied = self.multiplier("M_R", self.config.residual_multiplier, "d_model")
+        return BlockLaw(self.config, lambda name, layer: (self.norm(name, layer),), multiplied)
 
     # Attention -----------------------------------------------------------------------------------------
 
     def pattern(self, layer: int, head: int) -> Factor:
+        name = f"A_{head_label(layer, head)}"
+        return self.on_run(
+            name, "n", "n", lambda run: table(run.patterns[layer, head], "position", "position", name)
+        )
+
+    def w_read(self, side: Side, layer: int, head: int) -> Factor:
+        """W_Q, W_K or W_V; heads of a group share the last two."""
+        name, place = f"W_{side}_{head_label(layer, head)}", (layer, self._place(side, head))
         return self.make(
-            f"A_L{layer}H{head}",
-            "n",
-            "n",
-            lambda run: square(run.patterns[layer, head], "position", f"A_L{layer}H{head}"),
+            name, "d_head", "d_model", lambda w: table(getattr(w, f"W_{side}")[place], "head", "model", name)
         )
 
     def w_o(self, layer: int, head: int) -> Factor:
-        return self.make(f"W_O_L{layer}H{head}", "d_model", "d_head", lambda run: _w_o(run, layer, head))
+        name = f"W_O_{head_label(layer, head)}"
+        return self.make(
+            name, "d_model", "d_head", lambda w: table(w.W_O[layer, head], "model", "head", name)
+        )
 
     def w_ov(self, layer: int, head: int) -> Factor:
-        return self.make(
-            f"W_OV_L{layer}H{head}",
-            "d_model",
-            "d_model",
-            lambda run: compose(_w_o(run, layer, head), _w_v(run, layer, head)),
+        o, v = self.w_o(layer, head), self.w_read("V", layer, head)
+        name = f"W_OV_{head_label(layer, head)}"
+        return self.make(name, "d_model", "d_model", lambda _: compose(o.numbers(), v.numbers()))
+
+    def head_norm(self, side: Side, layer: int, head: int) -> Operator:
+        """The norm of a head's queries or keys, frozen: scale per position ⊗ gain; nothing where there is none."""
+        if side == "V" or self.config.qk_norm is None:
+            return ()
+        place, small, label = self._place(side, head), side.lower(), head_label(layer, head)
+
+        def scales(run: Trace) -> LinearMap:
+            found = run.norm_scales[f"L{layer}.{small}"]
+            return _by_position(found if found.ndim == 1 else found[place], f"S_{small}_{label}")
+
+        def gain(weights: Weights) -> LinearMap:
+            found = there(getattr(weights, f"g_{small}"), layer)
+            return _gain(found if found.ndim == 1 else found[place], f"G_{small}_{label}", "head")
+
+        position = self.on_run(f"S_{small}_{label}", "n", "n", scales)
+        gained = self.has(f"g_{small}")
+        return (
+            Step((position,), (self.make(f"G_{small}_{label}", "d_head", "d_head", gain),) if gained else ()),
         )
+
+    def bias_read(self, side: Side, layer: int, head: int) -> Factor:
+        """b_Q, b_K or b_V; heads of a group share the last two."""
+        place = layer, self._place(side, head)
+        return self.constant(
+            f"b_{side}_{head_label(layer, head)}",
+            "d_head",
+            "head",
+            lambda w: there(getattr(w, f"b_{side}"), *place),
+        )
+
+    def _place(self, side: Side, head: int) -> int:
+        return head if side == "Q" else self.config.kv_head(head)
 
     # MLPs ----------------------------------------------------------------------------------------------
 
-    def w_in(self, layer: int) -> Factor:
+    def w_in(self, layer: int, name: str = "W_in") -> Factor:
+        """W_in, or W_gate by name."""
         return self.make(
-            f"W_in_L{layer}", "d_mlp", "d_model", lambda run: _stacked(run, "W_in", layer, "neurons", "model")
+            f"{name}_L{layer}", "d_mlp", "d_model", lambda w: _stacked(w, name, layer, "neurons", "model")
         )
 
     def w_out(self, layer: int) -> Factor:
         return self.make(
-            f"W_out_L{layer}",
-            "d_model",
-            "d_mlp",
-            lambda run: _stacked(run, "W_out", layer, "model", "neurons"),
+            f"W_out_L{layer}", "d_model", "d_mlp", lambda w: _stacked(w, "W_out", layer, "model", "neurons")
         )
 
     def gate(self, layer: int, without: tuple[int, ...] = ()) -> Gate:
@@ -106,29 +168,24 @@ class Factors:
         return Gate(f"D_L{layer}M", self.sizes["n"], self.sizes["d_mlp"], values)
 
     def neuron_gate(self, layer: int, neuron: int) -> Factor:
-        return self.make(
-            f"D_L{layer}N{neuron}",
-            "n",
-            "n",
-            lambda run: Diagonal(
-                run.mlp_gates[layer][:, neuron], Space("position", len(run.tokens)), f"D_L{layer}N{neuron}"
-            ),
-        )
+        name = f"D_{neuron_label(layer, neuron)}"
+        return self.on_run(name, "n", "n", lambda run: _by_position(run.mlp_gates[layer][:, neuron], name))
 
     def neuron_out(self, layer: int, neuron: int) -> Factor:
+        """A neuron's column of W_out."""
+        name = f"w_out_{neuron_label(layer, neuron)}"
         return self.make(
-            f"w_out_L{layer}N{neuron}",
-            "d_model",
-            1,
-            lambda run: column(_weights(run, "W_out")[layer][:, neuron], "model", f"w_out_L{layer}N{neuron}"),
+            name, "d_model", 1, lambda w: column(there(w.W_out, layer)[:, neuron], "model", name, "neuron")
         )
 
-    def neuron_in(self, layer: int, neuron: int) -> Factor:
+    def neuron_in(self, layer: int, neuron: int, name: str = "W_in") -> Factor:
+        """A neuron's row of W_in, or of W_gate by name."""
+        made = f"w{name[1:]}_{neuron_label(layer, neuron)}"
         return self.make(
-            f"w_in_L{layer}N{neuron}",
+            made,
             1,
             "d_model",
-            lambda run: column(_weights(run, "W_in")[layer][neuron], "model", f"w_in_L{layer}N{neuron}").T,
+            lambda w: column(there(getattr(w, name), layer, neuron), "model", made, "neuron").T,
         )
 
     # Norms, multipliers, caps --------------------------------------------------------------------------
@@ -137,43 +194,36 @@ class Factors:
         """A frozen norm without its bias: scale per position ⊗ gain · centering."""
         site = name if layer is None else f"L{layer}.{name}"
         label = site.replace(".", "_")
-        scales = self.make(
-            f"S_{label}",
-            "n",
-            "n",
-            lambda run: Diagonal(run.norm_scales[site], Space("position", len(run.tokens)), f"S_{label}"),
+        scales = self.on_run(
+            f"S_{label}", "n", "n", lambda run: _by_position(run.norm_scales[site], f"S_{label}")
         )
         feature = []
-        if self.trace is None or self.has(f"g_{name}"):
-            gain = self.make(
-                f"G_{label}",
-                "d_model",
-                "d_model",
-                lambda run: _gain(_at(_weights(run, f"g_{name}"), layer), f"G_{label}"),
-            )
-            feature.append(gain)
+        if self.weights is None or self.has(f"g_{name}"):
+            at = () if layer is None else (layer,)
+            feature.append(
+                self.make(
+                    f"G_{label}", "d_model", "d_model",
+                    lambda w: _gain(there(getattr(w, f"g_{name}"), *at), f"G_{label}", "model"),
+                )
+            )  # fmt: skip
         if self.config.norm == "layernorm":
-            feature.append(self.make("C", "d_model", "d_model", lambda run: _centering(run.config.d_model)))
+            feature.append(self.make("C", "d_model", "d_model", lambda _: center(self.stream)))
         return Step((scales,), tuple(feature))
 
     def multiplier(self, name: str, value: float, size: str) -> Operator:
         """A constant multiplier as a factor of its own; nothing where it is one."""
         if value == 1.0:
             return ()
-        space = self.outputs if size == "d_out" else "model"
-        return (
-            Step((), (self.make(name, size, size, lambda run: scale(value, Identity(Space(space, getattr(run.config, size))))),)),
-        )  # fmt: skip
+        space = Space(self.outputs, self.config.d_out) if size == "d_out" else self.stream
+        return (Step((), (self.make(name, size, size, lambda _: scale(value, Identity(space))),)),)
 
     def transform(self) -> Operator:
         """The dense layer before the final norm, its gates frozen, without its bias."""
         values = None if self.trace is None else np.array(self.trace.transform_gates)
         weight = self.make(
-            "W_transform",
-            "d_model",
-            "d_model",
-            lambda run: table(_weights(run, "W_transform"), "model", "model", "W_transform"),
-        )
+            "W_transform", "d_model", "d_model",
+            lambda w: table(there(w.W_transform), "model", "model", "W_transform"),
+        )  # fmt: skip
         return (Gate("D_U", self.sizes["n"], self.sizes["d_model"], values), Step((), (weight,)))
 
     def cap(self, ratios: Callable[[Trace], Array]) -> Gate:
@@ -184,13 +234,21 @@ class Factors:
     # Tables and constants ------------------------------------------------------------------------------
 
     def w_e(self) -> Factor:
-        return self.make(
-            "W_E", "d_model", "d_vocab", lambda run: table(_weights(run, "W_E"), "model", "vocab", "W_E")
-        )
+        return self.make("W_E", "d_model", "d_vocab", lambda w: table(w.W_E, "model", "vocab", "W_E"))
 
     def w_u(self) -> Factor:
+        return self.make("W_U", "d_out", "d_model", lambda w: table(w.W_U, self.outputs, "model", "W_U"))
+
+    def w_pos(self) -> Factor:
+        """Learned positions."""
         return self.make(
-            "W_U", "d_out", "d_model", lambda run: table(_weights(run, "W_U"), self.outputs, "model", "W_U")
+            "W_pos", "d_model", "n_ctx", lambda w: table(there(w.W_pos), "model", "context", "W_pos")
+        )
+
+    def sinusoids(self, positions: Callable[[Trace], Array]) -> Factor:
+        """Positions that are computed, one column for each of the run's."""
+        return self.on_run(
+            "W_pos", "d_model", "n", lambda run: table(positions(run), "model", "context", "W_pos")
         )
 
     @property
@@ -198,74 +256,35 @@ class Factors:
         """The name of the space of the outputs."""
         return "vocab" if self.config.predicts_tokens else "outputs"
 
-    def w_pos(self, positions: Callable[[Trace], Array], columns: str) -> Factor:
-        return self.make(
-            "W_pos", "d_model", columns, lambda run: table(positions(run), "model", "context", "W_pos")
-        )
+    @property
+    def stream(self) -> Space:
+        """The space of the stream."""
+        return Space("model", self.config.d_model)
 
     def ones(self) -> Factor:
         """The same constant at every position: the column of ones."""
-        return self.make("ones", "n", 1, lambda run: column(np.ones(len(run.tokens)), "position", "ones"))
+        return self.on_run("ones", "n", 1, lambda run: column(np.ones(len(run.tokens)), "position", "ones"))
 
     def constant(
         self, name: str, size: str | int, space: str, values: Callable[[Weights], Array | None]
     ) -> Factor:
         """A bias as a column."""
-
-        def numbers(run: Trace) -> LinearMap:
-            array = values(run.model.weights)
-            assert array is not None, "constants are made only where the weights have them"
-            return column(array, space, name)
-
-        return self.make(name, size, 1, numbers)
+        return self.make(name, size, 1, lambda w: column(there(values(w)), space, name))
 
 
 def there(array: Array | None, *index: int | slice) -> Array:
     """Return an optional array of the weights, or a part of it, where it is known to be there."""
-    assert array is not None, "constants are made only where the weights have them"
+    assert array is not None, "factors are made only where the weights have them"
     return array[index] if index else array
 
 
-def square(array: Array, space: str, name: str) -> Dense:
-    return table(array, space, space, name)
+def _stacked(weights: Weights, name: str, layer: int, target: str, source: str) -> Dense:
+    return table(there(getattr(weights, name), layer), target, source, f"{name}_L{layer}")
 
 
-def table(array: Array, target: str, source: str, name: str) -> Dense:
-    return Dense(array, Space(target, array.shape[0]), Space(source, array.shape[1]), name)
+def _by_position(values: Array, name: str) -> Diagonal:
+    return Diagonal(values, Space("position", len(values)), name)
 
 
-def column(values: Array, space: str, name: str) -> Dense:
-    return Dense(values[:, None], Space(space, len(values)), ONE, name)
-
-
-def _weights(run: Trace, name: str) -> Array:
-    array: Array | None = getattr(run.model.weights, name)
-    assert array is not None, "weights fit their configuration"
-    return array
-
-
-def _at(array: Array, layer: int | None) -> Array:
-    return array if layer is None else array[layer]
-
-
-def _stacked(run: Trace, name: str, layer: int, target: str, source: str) -> Dense:
-    return table(_weights(run, name)[layer], target, source, f"{name}_L{layer}")
-
-
-def _w_o(run: Trace, layer: int, head: int) -> Dense:
-    return table(run.model.weights.W_O[layer, head], "model", "head", f"W_O_L{layer}H{head}")
-
-
-def _w_v(run: Trace, layer: int, head: int) -> Dense:
-    array = run.model.weights.W_V[layer, run.config.kv_head(head)]
-    return table(array, "head", "model", f"W_V_L{layer}H{head}")
-
-
-def _gain(values: Array, name: str) -> Diagonal:
-    return Diagonal(values, Space("model", len(values)), name)
-
-
-def _centering(d: int) -> LinearMap:
-    """I - 1 1ᵀ / d, kept as identity plus rank one."""
-    ones = column(np.ones(d), "model", "1")
-    return add(Identity(Space("model", d)), scale(-1.0 / d, ones @ ones.T))
+def _gain(values: Array, name: str, space: str) -> Diagonal:
+    return Diagonal(values, Space(space, len(values)), name)

@@ -70,7 +70,7 @@ def freeze(
 def _frozen(trace: Trace, freezing: Freezing) -> ResidualGraph:
     """Lay the graph of a run out, on a copy of the run's record."""
     run = replace(trace)
-    laid = pieces(Factors.of(run.config, run), freezing)
+    laid = pieces(Factors.of_run(run), freezing)
     graph = ResidualGraph(
         **laid,
         frozen=tuple(ledger(run, freezing)),

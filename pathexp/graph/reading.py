@@ -15,14 +15,14 @@ from typing import Literal
 
 import numpy as np
 
-from ..algebra import Dense, Diagonal, Space
 from ..errors import GraphError
 from ..labels import Label, find_label
 from ..model import Config, Trace
+from .factors import Factors
 from .freeze import freeze
 from .graph import ResidualGraph
 from .nodes import Component, One, OneHot, Sink, Source
-from .operators import IDENTITY, Array, Dim, Factor, Operator, Step, chain
+from .operators import Dim, Factor, Operator, Step, chain
 
 Side = Literal["Q", "K"]
 
@@ -125,6 +125,10 @@ class _Reader:
     sink: str
 
     @property
+    def make(self) -> Factors:
+        return Factors.of_run(self.trace)
+
+    @property
     def label(self) -> str:
         return self.component.label
 
@@ -133,33 +137,11 @@ class _Reader:
         return self.read(_after(self.component.operator, self.label))
 
     def read(self, operator: Operator) -> Operator:
-        return chain(self.norm(), (Step((), (self.weight(),)),), operator)
+        return chain(self.norm(), (Step((), (self.make.w_read(self.side, *self._place),)),), operator)
 
     def norm(self) -> Operator:
         """The frozen norm of queries or keys, where the model has one."""
-        side, layer = self.side.lower(), self.component.layer
-        scales = self.trace.norm_scales.get(f"L{layer}.{side}")
-        if scales is None:
-            return IDENTITY
-        per_head = scales if scales.ndim == 1 else scales[self._place[1]]
-        position = Diagonal(per_head, Space("position", len(per_head)))
-        step = Step((Factor(f"S_{side}_{self.label}", len(per_head), len(per_head), position),), ())
-        gains = getattr(self.trace.model.weights, f"g_{side}")
-        if gains is None:
-            return (step,)
-        gain = gains[layer] if gains.ndim == 2 else gains[self._place]
-        feature = Factor(
-            f"G_{side}_{self.label}", len(gain), len(gain), Diagonal(gain, Space("head", len(gain)))
-        )
-        return (Step(step.position, (feature,)),)
-
-    def weight(self) -> Factor:
-        array = getattr(self.trace.model.weights, f"W_{self.side}")[self._place]
-        d_head, d_model = array.shape
-        name = f"W_{self.side}_{self.label}"
-        return Factor(
-            name, d_head, d_model, Dense(array, Space("head", d_head), Space("model", d_model), name)
-        )
+        return self.make.head_norm(self.side, *self._place)
 
     def constants(self, sources: tuple[Source, ...]) -> Iterator[Source]:
         """Constants that enter inside the head before its weights, such as the bias of its norm."""
@@ -173,33 +155,22 @@ class _Reader:
         """What only this side reads."""
         weights, config = self.trace.model.weights, self.trace.config
         if config.positions == "qk":
-            assert weights.W_pos is not None, "weights were checked against their configuration"
-            table = _factor("W_pos", weights.W_pos, "model", "context")
-            places = np.arange(len(self.trace.tokens))
-            start = OneHot("p", config.n_ctx, places)
-            yield Source(
-                "P", "positions", start, depth=None, into=self._into(self.read((Step((), (table,)),)))
-            )
-        bias = getattr(weights, f"b_{self.side}")
-        if bias is not None:
-            name = f"b_{self.side}_{self.label}"
-            ones = _factor("ones", np.ones((len(self.trace.tokens), 1)), "position", "one")
-            constant = (Step((ones,), (_factor(name, bias[self._place][:, None], "head", "one"),)),)
-            yield Source(name, "bias", One(), depth=None, into=self._into(chain(self.norm(), constant)))
+            start = OneHot("p", config.n_ctx, np.arange(len(self.trace.tokens)))
+            read = self.read((Step((), (self.make.w_pos(),)),))
+            yield Source("P", "positions", start, depth=None, into=self._into(read))
+        if getattr(weights, f"b_{self.side}") is not None:
+            bias = self.make.bias_read(self.side, *self._place)
+            read = chain(self.norm(), (Step((self.make.ones(),), (bias,)),))
+            yield Source(bias.name, "bias", One(), depth=None, into=self._into(read))
 
     def _into(self, operator: Operator) -> Mapping[str, Operator]:
         return MappingProxyType({self.sink: operator})
 
     @property
     def _place(self) -> tuple[int, int]:
-        layer, head = self.component.layer, self.component.head
+        head = self.component.head
         assert head is not None, "head_component was asked"
-        return layer, head if self.side == "Q" else self.trace.config.kv_head(head)
-
-
-def _factor(name: str, array: Array, target: str, source: str) -> Factor:
-    rows, columns = array.shape
-    return Factor(name, rows, columns, Dense(array, Space(target, rows), Space(source, columns), name))
+        return self.component.layer, head
 
 
 def _is_read(operator: Operator, label: str) -> bool:

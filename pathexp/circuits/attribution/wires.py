@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import GraphError
-from ...graph import Array, Operator, ResidualGraph, Source, Step, Walk, start_value
+from ...graph import Array, ResidualGraph, Source, Walk, is_local, start_value
 
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -145,14 +145,8 @@ class Wires:
     def check_skips(self) -> None:
         """Raise GraphError if a skip edge moves between positions, so that positions cannot be kept apart."""
         for b, block in enumerate(self.graph.blocks):
-            if self.by_position and not stays(block.skip):
+            if self.by_position and not is_local(block.skip):
                 raise GraphError(
                     f"the skip edge past block {b} moves between positions, so that a flow cannot be kept apart "
                     "by position; leave out per_position"
                 )
-
-
-def stays(operator: Operator) -> bool:
-    """Return whether an operator leaves every position where it is."""
-    maps = [factor.numbers() for part in operator if isinstance(part, Step) for factor in part.position]
-    return all(np.array_equal(map.dense(), np.diag(map.dense().diagonal())) for map in maps)

@@ -14,9 +14,9 @@ from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
 from ...arguments import TEXT, expect, one_of, sequence_of
 from ...errors import PathError
 from ...expansion.header import counted, model_facts
+from ...graph.ports import Norms, Ports
 from ...model import Model
 from ...model.model import check_model
-from ..ports import Norms, Ports
 from .composition_path import PathComposition, path_composition
 from .gram import Array, Flags, meet
 from .head_sides import HeadSides

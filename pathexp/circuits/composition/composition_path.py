@@ -10,9 +10,9 @@ from ...algebra import LinearMap, compose, norm
 from ...answer import Facts
 from ...arguments import TEXT, Kind, expect, one_of, sequence_of
 from ...errors import PathError
+from ...graph.ports import Norms, Ports
 from ...model import Model
 from ...model.model import check_model
-from ..ports import Norms, Ports
 from .rescaled import rescaled
 from .virtual_weight import check_route
 

@@ -7,11 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ...algebra import LinearMap, compose
+from ...algebra import LinearMap
 from ...graph.form import score_form
+from ...graph.ports import Ports
 from ...labels import head_label
-from ..ports import Ports
-from ..token_space import reading, writing
 from .gram import Array, Side
 
 
@@ -36,7 +35,7 @@ class HeadSides:
         """What heads read by their queries, keys or values: "Q", "K" or "V"."""
         labels = tuple(f"{name}.{side}" for name in self.names)
         if side == "V":
-            return Side(labels, self._values, self._outputs)
+            return Side(labels, self._values, np.swapaxes(self._outputs, 1, 2))
         queries, keys = self._queries, self._keys
         turn = self._rotation()
         if side == "Q":
@@ -45,7 +44,7 @@ class HeadSides:
 
     def writer(self) -> Side:
         """What heads write, by all they read: W_OV."""
-        return Side(self.names, np.swapaxes(self._outputs, 1, 2), np.swapaxes(self._values, 1, 2))
+        return Side(self.names, self._outputs, np.swapaxes(self._values, 1, 2))
 
     @cached_property
     def _queries(self) -> Array:
@@ -59,44 +58,21 @@ class HeadSides:
     def _values(self) -> Array:
         return self._read("V")
 
-    @cached_property
-    def _outputs(self) -> Array:
-        return self._flat(self._written())
-
     def _rotation(self) -> Array | None:
         turn = score_form(self.ports.model.config, 0).rotation(self.distance)
         return None if turn is None else turn.numbers().dense()
 
     def _read(self, side: str) -> Array:
-        """W_Q, W_K or W_V of all query heads, norms folded if so asked: (heads, d_head, d_model)."""
-        c, w = self.ports.model.config, self.ports.model.weights
-        array: Array = getattr(w, f"W_{side}")
-        gains = getattr(w, f"g_{side.lower()}", None)
-        if gains is not None and self.ports.folded:
-            array = array * (gains[:, None, :, None] if gains.ndim == 2 else gains[..., None])
-        folds = [reading(self.ports.model, layer) if self.ports.folded else () for layer in range(c.n_layers)]
-        array = _each_layer(array, [compose(*fold).T if fold else None for fold in folds])
-        shared = c.n_heads // (array.shape[1] or 1)
-        return self._flat(array if shared == 1 else np.repeat(array, shared, axis=1))
+        """W_Q, W_K or W_V of all heads, norms folded if so asked, (heads, d_head, d_model)."""
+        return self._stacked([self.ports.reader(f"{name}.{side}").T for name in self.names])
 
-    def _written(self) -> Array:
-        """W_O, (layers, heads, d_model, d_head)."""
-        model = self.ports.model
-        if not self.ports.folded:
-            return model.weights.W_O
-        folds = [writing(model, layer) for layer in range(model.config.n_layers)]
-        turned = np.swapaxes(model.weights.W_O, 2, 3)
-        return np.swapaxes(_each_layer(turned, [compose(*fold) if fold else None for fold in folds]), 2, 3)
+    @cached_property
+    def _outputs(self) -> Array:
+        """W_Oᵀ of all heads, likewise."""
+        return self._stacked([self.ports.writer(f"{name}.O") for name in self.names])
 
-    @staticmethod
-    def _flat(array: Array) -> Array:
-        return array.reshape(-1, *array.shape[2:])
-
-
-def _each_layer(array: Array, folds: list[LinearMap | None]) -> Array:
-    """Apply a map of each layer to the last axis of that layer's arrays."""
-    if not any(fold is not None for fold in folds):
-        return array
-    return np.stack(
-        [part if fold is None else fold.apply(part) for part, fold in zip(array, folds, strict=True)]
-    )
+    def _stacked(self, maps: list[LinearMap]) -> Array:
+        """The transposes of maps from heads to the stream: made from their narrow side."""
+        c = self.ports.model.config
+        shape = len(maps), c.d_head, c.d_model
+        return np.array([map.dense().T for map in maps], dtype=np.float64).reshape(shape)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...graph.ports import Place, Ports
 from ...labels import mlp_label
-from ..ports import Place, Ports
 from .gram import Flags, Met, Side, labels, meet, reduced
 from .head_sides import HeadSides
 

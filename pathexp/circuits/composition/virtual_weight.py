@@ -29,12 +29,11 @@ from ...arguments import AMOUNT, Kind, expect, instance
 from ...errors import PathError, PathexpError
 from ...expansion.header import model_facts
 from ...graph import Array, ResidualGraph
+from ...graph.ports import Norms, Place, Ports
 from ...labels import head_label
 from ...model import Model, Trace
 from ...model.model import check_model
 from ..frozen_routes import frozen_weight
-from ..ports import Norms, Place, Ports
-from ..token_space import MODEL
 
 Through: TypeAlias = Literal["direct", "all"] | str | Sequence[str]
 """Routes: "direct"; heads passed in order, "L0H1 L1H2" or ("L0H1", "L1H2"); or "all"."""
@@ -125,7 +124,7 @@ def check_route(places: Sequence[Place]) -> None:
 
 def _layers(ports: Ports, start: Place, end: Place) -> list[LinearMap]:
     """Per layer between two places, the identity and all heads, added."""
-    c, stream = ports.model.config, Identity(Space(MODEL, ports.model.config.d_model))
+    c, stream = ports.model.config, Identity(ports.make.stream)
     sums: list[LinearMap] = []
     for layer in range(c.n_layers):
         heads = [head_label(layer, head) for head in range(c.n_heads)]

@@ -8,19 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...algebra import Dense, LinearMap, Space, compose
+from ...algebra import LinearMap, compose
 from ...answer import Answer, Note, Part
 from ...arguments import expect, whole
 from ...errors import FreezeError
 from ...expansion.header import model_facts
+from ...graph.factors import Factors
 from ...graph.form import ScoreForm, score_form
-from ...graph.reading import head_place
-from ...labels import head_label
-from ...model import Model
-from ...model.model import check_model
-from ..token_space import (
-    HEAD,
-    MODEL,
+from ...graph.from_weights import (
     embedding,
     has_token_space,
     reading,
@@ -28,6 +23,10 @@ from ..token_space import (
     unembedding,
     writing,
 )
+from ...graph.reading import head_place
+from ...labels import head_label
+from ...model import Model
+from ...model.model import check_model
 from .circuit import Circuit, circuit_parts
 
 
@@ -75,39 +74,26 @@ class Head(Answer):
     @property
     def W_Q(self) -> LinearMap:
         """(d_head, d_model): what queries read of the stream."""
-        return self._reader("W_Q", self.index)
+        return self._weights.w_read("Q", self.layer, self.index).numbers()
 
     @property
     def W_K(self) -> LinearMap:
         """(d_head, d_model): what keys read of the stream; shared by a group of heads under grouped queries."""
-        return self._reader("W_K", self._kv)
+        return self._weights.w_read("K", self.layer, self.index).numbers()
 
     @property
     def W_V(self) -> LinearMap:
         """(d_head, d_model): what values read of the stream; shared like W_K."""
-        return self._reader("W_V", self._kv)
+        return self._weights.w_read("V", self.layer, self.index).numbers()
 
     @property
     def W_O(self) -> LinearMap:
         """(d_model, d_head): where the head writes."""
-        array = self.model.weights.W_O[self.layer, self.index]
-        return Dense(array, self._model_space, self._head_space, f"W_O_{self.label}")
-
-    def _reader(self, name: str, index: int) -> Dense:
-        array = getattr(self.model.weights, name)[self.layer, index]
-        return Dense(array, self._head_space, self._model_space, f"{name}_{self.label}")
+        return self._weights.w_o(self.layer, self.index).numbers()
 
     @property
-    def _kv(self) -> int:
-        return self.model.config.kv_head(self.index)
-
-    @property
-    def _model_space(self) -> Space:
-        return Space(MODEL, self.model.config.d_model)
-
-    @property
-    def _head_space(self) -> Space:
-        return Space(HEAD, self.model.config.d_head)
+    def _weights(self) -> Factors:
+        return Factors.of_weights(self.model)
 
     @property
     def form(self) -> ScoreForm:
@@ -119,7 +105,7 @@ class Head(Answer):
     @property
     def OV(self) -> LinearMap:
         """W_O W_V, (d_model, d_model): what the head writes at a query that attends to a position."""
-        return compose(self.W_O, self.W_V)
+        return self._weights.w_ov(self.layer, self.index).numbers()
 
     @property
     def QK(self) -> LinearMap:

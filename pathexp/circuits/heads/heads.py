@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from ...answer import Answer, Facts, Note, Part, Table, columns
 from ...expansion.header import counted, model_facts
+from ...graph.from_weights import has_token_space
 from ...model import Model
 from ..corpus.corpus import Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
-from ..token_space import has_token_space
 from .copying import HeadCopying, copying, copying_notes, spectra_figure, spectrum_columns, spectrum_row
 from .head_types import HeadType, HeadTypes, head_types
 from .repeated_tokens import TYPES

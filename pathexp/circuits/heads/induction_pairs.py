@@ -14,9 +14,9 @@ import numpy as np
 
 from ...algebra import Dense, Identity, LinearMap, Space, compose
 from ...arguments import expect, whole
+from ...graph.from_weights import embedding, reading, writing
 from ...model import Model
 from ...model.model import check_model
-from ..token_space import HEAD, embedding, reading, writing
 from .copying import ov_spectrum
 from .head import Head, every_head
 from .positional_patterns import positional_patterns, previous_token_share
@@ -149,7 +149,7 @@ def mean_form(head: Head, positions: int) -> LinearMap:
 
     Distances from 1 to `positions`; without rotary positions it is the identity.
     """
-    space = Space(HEAD, head.model.config.d_head)
+    space = Space("head", head.model.config.d_head)
     if not head.form.by_distance:
         return Identity(space)
     turns = [head.form.rotation(distance) for distance in range(1, positions + 1)]

@@ -14,9 +14,9 @@ import numpy as np
 from ...algebra import compose
 from ...algebra.operations import wide
 from ...graph import Array, WeakCache
+from ...graph.from_weights import embedding, reading, require_token_space, unembedding, writing
 from ...model import Model
 from ...model.model import check_predicts_tokens
-from ..token_space import embedding, reading, require_token_space, unembedding, writing
 from .head import Head
 
 

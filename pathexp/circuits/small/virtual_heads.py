@@ -21,6 +21,7 @@ from ...errors import PathexpError, SizeError
 from ...expansion import Term, expand
 from ...expansion.header import counted, model_facts
 from ...graph import Array
+from ...graph.from_weights import embedding, reading, unembedding, writing
 from ...model import Model, Trace
 from ...model.model import check_model
 from ...model.softmax import next_token_loss
@@ -31,7 +32,6 @@ from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Sums, Tally, Tokens
 from ..heads.head import Head, every_head
 from ..heads.spectrum import Spectrum, spectrum
-from ..token_space import embedding, reading, unembedding, writing
 
 
 @dataclass(frozen=True, eq=False)

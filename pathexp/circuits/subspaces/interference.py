@@ -12,9 +12,9 @@ from ...answer import Answer, Facts, Figure, Part, Table, columns
 from ...arguments import AMOUNT, expect, whole
 from ...errors import PathexpError, SizeError
 from ...graph import Array
+from ...graph.ports import Norms, Ports
 from ...model import Model
 from ...model.model import check_model
-from ..ports import Norms, Ports
 from .overlap import checked_label
 
 MAX_DIRECTIONS = 8192

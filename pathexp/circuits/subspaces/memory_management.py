@@ -21,6 +21,7 @@ from ...answer import Answer, Figure, Note, Part, Table, columns
 from ...arguments import AMOUNT, expect
 from ...expansion.header import model_facts
 from ...graph import Array
+from ...graph.ports import Ports
 from ...labels import head_label, mlp_label, neuron_label
 from ...model import Model, Trace
 from ...model.model import check_model
@@ -28,7 +29,6 @@ from ..attribution.decompose import decompose
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally, Tokens
-from ..ports import Ports
 from .measured import measured, tally_facts
 from .overlap import TINY
 

@@ -18,9 +18,9 @@ from ...arguments import TEXT, expect, index_of, instance, one_of
 from ...errors import GraphError, PathexpError, SpaceError
 from ...expansion.header import counted, model_facts
 from ...graph import Array
+from ...graph.ports import Norms, Ports, readers_of, writers_of
 from ...model import Model
 from ...model.model import check_model
-from ..ports import Norms, Ports, readers_of, writers_of
 
 TINY = 1e-10
 """Singular values below this share of the largest do not count as a dimension."""

@@ -14,9 +14,9 @@ from ...arguments import AMOUNT, expect
 from ...errors import PathexpError
 from ...expansion.header import counted, model_facts
 from ...graph import Array
+from ...graph.ports import Ports, readers_of, writers_of
 from ...model import Model, rewrite
 from ...model.model import check_model
-from ..ports import Ports, readers_of, writers_of
 
 WEIGHTS = 1e-10
 """The largest change of a virtual weight, over its largest entry, that counts as rounding."""

@@ -12,9 +12,9 @@ from ...algebra import compose
 from ...labels import head_label
 from ...model import Trace
 from ..actions import Dyad
+from ..named import dense, diagonal, feature
 from ..nodes import Component
 from ..operators import Array, Factor, Operator, Parallel, Step, chain
-from .named import dense, diagonal, feature
 from .norms import mean_of_products, scaled, scaled_together
 from .runs import Runs, midpoint, visible_in_both
 from .secants import cap_slope, logarithmic_mean, scale_slope

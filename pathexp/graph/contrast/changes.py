@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..named import multiplier
 from ..nodes import Source, Values
 from ..operators import Array, Operator, chain
 from .attention import Attention
 from .ends import Ends
 from .layout import Layout
 from .mlps import Mlp
-from .named import multiplier
 from .norms import mean_of_products
 from .points import places
 from .runs import Runs, midpoint, read_point
@@ -124,8 +124,8 @@ class Changes:
         """Gain and bias of a norm behind a branch, or of the sum."""
         name = f"{branch}_post"
         if name in self.runs.config.block_norms:
-            post = self.runs.config.norm_placement == "post"
-            write, depth = () if post else self.layout.multiplied(), self.depth(layer, branch)
+            law, depth = self.layout.law, self.depth(layer, branch)
+            write = () if law.post else law.multiplied
             yield from self.written(f"dg_{name}_L{layer}", self.gain(name, layer), write, depth, layer)
             bias = self.rows(self.runs.change(f"b_{name}", layer))
             yield from self.written(f"db_{name}_L{layer}", bias, write, depth, layer)

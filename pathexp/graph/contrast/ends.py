@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..named import dense, feature, multiplier
 from ..nodes import Difference, Source
 from ..operators import Gate, Operator, chain
-from .named import dense, feature, multiplier
 from .norms import norm
 from .runs import Runs
 from .secants import activation_slope, cap_slope

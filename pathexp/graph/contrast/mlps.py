@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...labels import mlp_label
+from ..named import dense, feature
 from ..nodes import Component
 from ..operators import Array, Factor, Gate, Operator, Parallel, chain
-from .named import dense, feature
 from .runs import Runs
 from .secants import activation_slope, gate_part
 

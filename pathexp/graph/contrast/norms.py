@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...algebra import Space
 from ..actions import Dyad
+from ..named import centering, dense, diagonal, feature
 from ..operators import Array, Operator, Parallel, Step, chain
-from .named import centering, dense, diagonal, feature
 from .runs import Runs, midpoint, read_point
 from .secants import scale_slope
 
@@ -27,7 +28,7 @@ def norm(runs: Runs, name: str, layer: int | None = None) -> Operator:
     before: Operator = ()
     if config.norm == "layernorm":
         middle = middle - middle.mean(axis=-1, keepdims=True)
-        before = feature(centering(config.d_model))
+        before = feature(centering(Space("model", config.d_model)))
     return chain(gain(runs, f"g_{name}", label, layer), (scaled(label, middle, *scales),), before)
 
 

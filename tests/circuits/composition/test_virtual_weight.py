@@ -102,7 +102,7 @@ def test_single_neurons_read_and_write():
     np.testing.assert_allclose(
         found.dense(), w.W_in[1][4:5] @ folded(NORMED, "mlp", 1) @ w.W_O[0, 1], atol=1e-13
     )
-    assert found.target.name == "neuron" and "W_in_L1N4" in found.formula
+    assert found.target.name == "neuron" and "w_in_L1N4" in found.formula
     found = virtual_weight(NORMED, "L0N8", "L1N0.gate", norms="raw").dense()
     np.testing.assert_allclose(found, w.W_gate[1][:1] @ w.W_out[0][:, 8:], atol=1e-13)
     whole = virtual_weight(NORMED, "L0M", "U").dense()

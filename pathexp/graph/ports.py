@@ -6,17 +6,18 @@ A head's map is its W_OV, from the stream to the stream; its single weights go b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
-from ..algebra import Dense, Diagonal, LinearMap, Space, compose
+from ..algebra import LinearMap, compose
 from ..errors import GraphError, PathexpError
-from ..graph.reading import head_place
 from ..labels import Label, find_label, head_label, mlp_label, read_label
 from ..model import Model
-from .heads.head import Head
-from .token_space import HEAD, MODEL, embedding, norm, outputs, reading, unembedding, writing
+from .factors import Factors
+from .from_weights import embedding, features, positions, unembedding
+from .operators import Operator
+from .reading import head_place
 
 Norms: TypeAlias = Literal["folded", "raw"]
 """Whether the gains and centerings of norms, and multipliers, are part of what is read and written.
@@ -94,9 +95,14 @@ class Ports:
             found.index or 0
         ) < self.model.config.d_mlp
 
-    def head(self, label: str) -> Head:
-        """Return a head by label, without its side."""
-        return Head(self.model, *head_place(self.model.config, label.partition(".")[0]))
+    @cached_property
+    def make(self) -> Factors:
+        """The factors of the weights."""
+        return Factors.of_weights(self.model)
+
+    def folds(self, operator: Operator) -> tuple[LinearMap, ...]:
+        """Return what stands around a weight, where it is folded in."""
+        return features(operator) if self.folded else ()
 
     # Writers -------------------------------------------------------------------------------------------
 
@@ -113,41 +119,26 @@ class Ports:
             case "head", "":
                 return self.through(label)
             case "head", "O":
-                head = self.head(label)
-                return compose(*self._written(head.layer), head.W_O)
+                layer, head = self._head(label)
+                return compose(*self._written(layer, "attn"), self.make.w_o(layer, head).numbers())
             case "mlp", "":
-                return self._mlp_out(label)
+                found = read_label(label)
+                layer = there_is(found.layer)
+                out = (
+                    self.make.w_out(layer)
+                    if found.index is None
+                    else self.make.neuron_out(layer, found.index)
+                )
+                return compose(*self._written(layer, "mlp"), out.numbers())
         raise GraphError(f"{label} does not write to the stream; writers are E, P, L0H1, L0H1.O and L0M")
 
     def _source(self, label: str) -> LinearMap:
-        c, w = self.model.config, self.model.weights
         if label == "E":
-            return (
-                embedding(self.model)
-                if self.folded
-                else Dense(w.W_E, self._stream, Space("vocab", c.d_vocab), "W_E")
-            )
-        if w.W_pos is None or c.positions == "qk":
-            raise GraphError(f"no learned positions P are written to the stream: positions={c.positions!r}")
-        table = Dense(w.W_pos, self._stream, Space("context", c.n_ctx), "W_pos")
-        return compose(*norm(self.model, "embed", c.embed_norm), table) if self.folded else table
-
-    def _mlp_out(self, label: str) -> LinearMap:
-        layer, neurons = self._neurons(label)
-        array = self.model.weights.W_out
-        assert array is not None, "weights were checked against their configuration"
-        made = Dense(array[layer][:, neurons], self._stream, self._hidden(neurons), f"W_out_{_tail(label)}")
-        if not self.folded:
-            return made
+            return embedding(self.model) if self.folded else self.make.w_e().numbers()
         c = self.model.config
-        after = norm(self.model, "mlp_post", "mlp_post" in c.block_norms, layer)
-        return c.residual_multiplier * compose(*after, made)
-
-    def _neurons(self, name: str) -> tuple[int, slice]:
-        """The layer of an MLP or of a neuron, and which neurons are meant."""
-        found = read_label(name)
-        assert found.layer is not None, "only MLPs and neurons come here"
-        return found.layer, slice(None) if found.index is None else slice(found.index, found.index + 1)
+        if c.positions != "learned":
+            raise GraphError(f"no learned positions P are written to the stream: positions={c.positions!r}")
+        return positions(self.model) if self.folded else self.make.w_pos().numbers()
 
     # Readers -------------------------------------------------------------------------------------------
 
@@ -166,47 +157,30 @@ class Ports:
                     "which is no linear map of its weights; take the weight of a path of a run"
                 )
             case "sink", _:
-                return unembedding(self.model) if self.folded else self._unembedding()
+                return unembedding(self.model) if self.folded else self.make.w_u().numbers()
             case "head", "":
                 return self.through(label)
-            case "head", "Q" | "K" | "V":
-                return compose(self._side(label, place.side), *self._read(self.head(label).layer))
+            case "head", ("Q" | "K" | "V") as side:
+                layer, head = self._head(label)
+                gain = self.folds(self.make.head_norm(side, layer, head))
+                return compose(
+                    *gain, self.make.w_read(side, layer, head).numbers(), *self._read(layer, "attn")
+                )
             case "mlp", side:
-                return self._mlp_in(label.partition(".")[0], side or "in")
+                return self._mlp_in(label, "W_gate" if side == "gate" else "W_in")
         raise GraphError(f"{label} does not read the stream; readers are L0H1, L0H1.Q, .K, .V, L0M and U")
 
-    def _side(self, label: str, side: str) -> LinearMap:
-        head = self.head(label)
-        sides: Mapping[str, Callable[[], LinearMap]] = {
-            "Q": lambda: compose(*self._head_gain(head, "q", head.index), head.W_Q),
-            "K": lambda: compose(
-                *self._head_gain(head, "k", self.model.config.kv_head(head.index)), head.W_K
-            ),
-            "V": lambda: head.W_V,
-        }
-        return sides[side]()
-
-    def _head_gain(self, head: Head, side: str, index: int) -> tuple[LinearMap, ...]:
-        """The gain of a norm of queries or keys, where the model has one."""
-        gains = getattr(self.model.weights, f"g_{side}")
-        if gains is None or not self.folded:
-            return ()
-        from_layer = gains[head.layer] if gains.ndim == 2 else gains[head.layer, index]
-        return (Diagonal(from_layer, Space(HEAD, self.model.config.d_head), f"G_{side}_{head.label}"),)
-
-    def _mlp_in(self, name: str, side: str) -> LinearMap:
-        (layer, neurons), c = self._neurons(name), self.model.config
-        array = self.model.weights.W_in if side == "in" else self.model.weights.W_gate
-        if array is None:
-            raise GraphError(f"{name}.gate: this model's MLPs have no gates")
-        made = Dense(array[layer][neurons], self._hidden(neurons), self._stream, f"W_{side}_{_tail(name)}")
-        if not self.folded:
-            return made
-        site = "attn" if c.parallel == "shared" else "mlp"
-        return compose(made, *norm(self.model, site, site in c.block_norms, layer))
-
-    def _unembedding(self) -> LinearMap:
-        return Dense(self.model.weights.W_U, outputs(self.model.config), self._stream, "W_U")
+    def _mlp_in(self, label: str, name: str) -> LinearMap:
+        found = read_label(label)
+        layer = there_is(found.layer)
+        if name == "W_gate" and not self.model.config.gated:
+            raise GraphError(f"{label}: this model's MLPs have no gates")
+        made = (
+            self.make.w_in(layer, name)
+            if found.index is None
+            else self.make.neuron_in(layer, found.index, name)
+        )
+        return compose(made.numbers(), *self._read(layer, "mlp"))
 
     # Heads passed through ------------------------------------------------------------------------------
 
@@ -215,27 +189,24 @@ class Ports:
         place = self.place(label)
         if place.kind != "head" or place.side:
             raise GraphError(f"a route passes through heads such as L0H1, not {label!r}")
-        head = self.head(label)
-        return compose(*self._written(head.layer), head.OV, *self._read(head.layer))
+        layer, head = self._head(label)
+        moved = self.make.w_ov(layer, head).numbers()
+        return compose(*self._written(layer, "attn"), moved, *self._read(layer, "attn"))
 
-    def _written(self, layer: int) -> tuple[LinearMap, ...]:
-        return writing(self.model, layer) if self.folded else ()
+    def _head(self, label: str) -> tuple[int, int]:
+        return head_place(self.model.config, label.partition(".")[0])
 
-    def _read(self, layer: int) -> tuple[LinearMap, ...]:
-        return reading(self.model, layer) if self.folded else ()
+    def _written(self, layer: int, branch: str) -> tuple[LinearMap, ...]:
+        return self.folds(self.make.law.written(layer, branch))
 
-    @property
-    def _stream(self) -> Space:
-        return Space(MODEL, self.model.config.d_model)
-
-    def _hidden(self, neurons: slice) -> Space:
-        size = len(range(*neurons.indices(self.model.config.d_mlp)))
-        return Space("mlp" if neurons == slice(None) else "neuron", size)
+    def _read(self, layer: int, branch: str) -> tuple[LinearMap, ...]:
+        return self.folds(self.make.law.read(layer, branch))
 
 
-def _tail(name: str) -> str:
-    """L0 for an MLP, L0N17 for a neuron: how its weights are called."""
-    return name.removesuffix("M")
+def there_is(layer: int | None) -> int:
+    """Return the layer of a label that has one."""
+    assert layer is not None, "only labels of components come here"
+    return layer
 
 
 def writers_of(model: Model) -> tuple[str, ...]:

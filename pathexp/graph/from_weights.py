@@ -1,0 +1,67 @@
+"""What a model's weights alone say of its stream: the maps around heads and at both ends, the positions left out.
+
+Such maps hold gains, centerings and multipliers, and leave out what depends on a run: the scales 1/σ of norms, and
+constants. Elhage et al. 2021, footnote on layer norm.
+"""
+
+from __future__ import annotations
+
+from ..algebra import LinearMap, compose
+from ..errors import GraphError, PathexpError
+from ..model import Config, Model
+from .ends import Ends
+from .factors import Factors
+from .operators import Operator, Step
+
+
+def features(operator: Operator) -> tuple[LinearMap, ...]:
+    """Return what an operator does to features, as maps of which the leftmost is applied last.
+
+    Raises GraphError for an operator that is no product of position and feature, such as a gate.
+    """
+    if not all(isinstance(part, Step) for part in operator):
+        raise GraphError("what is elementwise on positions and features has no map of its features alone")
+    return tuple(factor.numbers() for part in operator if isinstance(part, Step) for factor in part.feature)
+
+
+def embedding(model: Model) -> LinearMap:
+    """Return the map from tokens to the stream, (d_model, d_vocab): W_E, with what follows it."""
+    return compose(*features(_ends(model).embedding()))
+
+
+def positions(model: Model) -> LinearMap:
+    """Return the map from learned positions to the stream, (d_model, n_ctx): W_pos, with what follows it."""
+    return compose(*features(_ends(model).positions()))
+
+
+def unembedding(model: Model) -> LinearMap:
+    """Return the map from what the final norm reads to the logits, (d_out, d_model): W_U, with what stands before it."""
+    return compose(*features(_ends(model).past_norm()))
+
+
+def reading(model: Model, layer: int, branch: str = "attn") -> tuple[LinearMap, ...]:
+    """Return what a branch of a layer reads the stream through: nothing, or (gain, centering)."""
+    return features(Factors.of_weights(model).law.read(layer, branch))
+
+
+def writing(model: Model, layer: int, branch: str = "attn") -> tuple[LinearMap, ...]:
+    """Return what a branch of a layer writes to the stream through: nothing, or a norm and a multiplier."""
+    return features(Factors.of_weights(model).law.written(layer, branch))
+
+
+def _ends(model: Model) -> Ends:
+    return Ends(Factors.of_weights(model), "before")
+
+
+def has_token_space(config: Config) -> bool:
+    """Whether tables between tokens can be read off the weights: not where norms stand on the stream."""
+    return config.norm_placement != "post" or not (config.n_layers or config.transform)
+
+
+def require_token_space(config: Config) -> None:
+    """Raise PathexpError for a model whose norms stand on the stream, where no table is read off the weights."""
+    if not has_token_space(config):
+        raise PathexpError(
+            "token tables cannot be read off the weights of a post-norm model: the norms on its stream stand "
+            "between tokens and heads. Expand a run instead: px.expand(trace)['E L0H0 U'].weight"
+        )
