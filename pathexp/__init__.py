@@ -9,9 +9,6 @@
 
 from .algebra import LinearMap, Space, compose
 from .answer import Answer
-from .circuits import (
-    Tally,
-)
 from .circuits.attribution.attribution import attribution
 from .circuits.attribution.decompose import decompose
 from .circuits.attribution.flow import flow
@@ -22,6 +19,7 @@ from .circuits.composition.virtual_weight import virtual_weight
 from .circuits.corpus.corpus import Corpus
 from .circuits.corpus.limits import Limits
 from .circuits.corpus.order_importance import order_importance
+from .circuits.corpus.tally import Tally
 from .circuits.heads.copying import copying
 from .circuits.heads.entropy import entropy
 from .circuits.heads.head import head

@@ -8,9 +8,9 @@ import pytest
 from pathexp import composition, copying, virtual_weight
 from pathexp.algebra import column, diagonal, entry, row
 from pathexp.circuits.composition.composition_path import path_composition
-from pathexp.circuits.composition.rescaled import rescaled
 from pathexp.circuits.small.virtual_heads import virtual_heads
 from pathexp.errors import SizeError
+from pathexp.graph.rescaled import rescaled
 from tests.zoo import FAMILIES, ZOO
 
 pytestmark = pytest.mark.filterwarnings("error")

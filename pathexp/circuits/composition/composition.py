@@ -15,13 +15,13 @@ from ...arguments import TEXT, expect, one_of, sequence_of
 from ...errors import PathError
 from ...expansion.header import counted, model_facts
 from ...graph.ports import Norms, Ports
+from ...graph.rescaled import rescaled
 from ...model import Model
 from ...model.model import check_model
 from .composition_path import PathComposition, path_composition
 from .gram import Array, Flags, meet
 from .head_sides import HeadSides
 from .partners import Partners, partners
-from .rescaled import rescaled
 
 Port: TypeAlias = Literal["q", "k", "v"]
 _PORTS = one_of("q", "k", "v")

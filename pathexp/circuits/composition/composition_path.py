@@ -11,9 +11,9 @@ from ...answer import Facts
 from ...arguments import TEXT, Kind, expect, one_of, sequence_of
 from ...errors import PathError
 from ...graph.ports import Norms, Ports
+from ...graph.rescaled import rescaled
 from ...model import Model
 from ...model.model import check_model
-from .rescaled import rescaled
 from .virtual_weight import check_route
 
 LABELS = Kind(

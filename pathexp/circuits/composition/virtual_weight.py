@@ -33,7 +33,7 @@ from ...graph.ports import Norms, Place, Ports
 from ...labels import head_label
 from ...model import Model, Trace
 from ...model.model import check_model
-from ..frozen_routes import frozen_weight
+from .frozen_routes import frozen_weight
 
 Through: TypeAlias = Literal["direct", "all"] | str | Sequence[str]
 """Routes: "direct"; heads passed in order, "L0H1 L1H2" or ("L0H1", "L1H2"); or "all"."""

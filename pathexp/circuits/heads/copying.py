@@ -16,9 +16,9 @@ from ...answer import Answer, Column, Figure, Note, Part, Table, columns
 from ...arguments import expect, instance
 from ...errors import PathexpError
 from ...expansion.header import model_facts
+from ...graph.rescaled import rescaled, scales
 from ...model import Model
 from ...model.model import check_model
-from ..composition.rescaled import rescaled, scales
 from .head import Head, every_head
 from .spectrum import Spectrum, row_maximum_on_diagonal, turned_spectrum
 from .token_grams import keys_read, queries_read, token_grams, values_read, written

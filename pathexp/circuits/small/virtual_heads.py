@@ -22,11 +22,11 @@ from ...expansion import Term, expand
 from ...expansion.header import counted, model_facts
 from ...graph import Array
 from ...graph.from_weights import embedding, reading, unembedding, writing
+from ...graph.rescaled import rescaled
 from ...model import Model, Trace
 from ...model.model import check_model
 from ...model.softmax import next_token_loss
 from ...model.trace import check_trace
-from ..composition.rescaled import rescaled
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Sums, Tally, Tokens

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...graph import Array, WeakCache
-from ...model import Model
+from ..model import Model
+from .cache import WeakCache
+from .operators import Array
 
 EXTREME = 40
 """Beyond 2 to the plus or minus this the largest entry of a weight counts as extreme."""

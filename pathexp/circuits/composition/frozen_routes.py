@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal, cast
 
-from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, add, compose, tensor
-from ..errors import GraphError, PathError
-from ..graph import (
+from ...algebra import Dense, Diagonal, Identity, LinearMap, Space, add, compose, tensor
+from ...errors import GraphError, PathError
+from ...graph import (
     Action,
     Component,
     Gate,
@@ -21,8 +21,8 @@ from ..graph import (
     freeze,
     word_map,
 )
-from ..graph.reading import Side, reading_graph
-from ..model import Trace
+from ...graph.reading import Side, reading_graph
+from ...model import Trace
 
 MODEL, POSITION = "model", "position"
 
