@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from ..answer import Answer, Check, Facts, Part
 from ..answer.parts import Outcome
 from ..arguments import LOGITS, NUMBER, TEXT, expect, instance
 from ..errors import PathexpError
-from ..graph import Array, ResidualGraph, Walk, lengths
-from .term import Term, terms_of
+from ..graph import Array, Contrast, ResidualGraph, Walk, lengths
+from .header import counted
+from .one_by_one import is_small, sum_of_paths
+from .term import Term
 from .tolerance import rounding_tolerance
 
-ONE_BY_ONE = 1_000
-"""Up to this many terms a verdict adds them one by one; beyond, by the recurrence over all paths, which costs less."""
+FORWARD = "paths add up to the forward pass"
+DIFFERENCE = "paths add up to the difference of the two runs"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,6 +39,7 @@ class Verdict(Answer):
     scale: float
     method: str
     reason: str = ""
+    claim: str = FORWARD
 
     def __bool__(self) -> bool:
         return self.ok
@@ -59,7 +62,7 @@ class Verdict(Answer):
             f"got {self.found:.9g}, expected {self.expected:.9g}"
         )
         return Check(
-            "paths add up to the forward pass", self.max_error, self.tolerance,
+            self.claim, self.max_error, self.tolerance,
             "rounding of both sides, carried to the logits", detail, self.reason, "verdict",
         )  # fmt: skip
 
@@ -140,20 +143,21 @@ def verify_walk(walk: Walk, reference: Array) -> Verdict:
     others = sum(rest.count_by_order)
     beside = f" and {others:,} others by recurrence" if others else ""
     n, _, d_out = graph.sizes
-    shape = (n, d_out)
-    left_over = rest.logits() if others else np.zeros(shape)
-    if count <= ONE_BY_ONE and count * n * d_out <= _ENTRIES_ONE_BY_ONE:
-        total, size = _sum_one_by_one(terms_of(walk), shape)
-        tolerance = rounding_tolerance(graph, count, size)
-        method = f"{count:,} terms added one by one{beside}"
-        return compare(total + left_over, reference, tolerance, method, scale_of(graph))
-    method = f"{count:,} terms by recurrence over all paths{beside}"
-    tolerance = rounding_tolerance(graph, 0, 0.0)
-    return compare(walk.logits() + left_over, reference, tolerance, method, scale_of(graph))
+    left_over = rest.logits() if others else np.zeros((n, d_out))
+    if is_small(walk):
+        added, total, size = sum_of_paths(walk)
+        method = f"{counted(added, 'term')} added one by one{beside}"
+    else:
+        added, total, size = 0, walk.logits(), 0.0
+        method = f"{count:,} terms by recurrence over all paths{beside}"
+    tolerance = rounding_tolerance(graph, added, size)
+    verdict = compare(total + left_over, reference, tolerance, method, scale_of(graph))
+    return replace(verdict, claim=claim_of(graph))
 
 
-_ENTRIES_ONE_BY_ONE = 10**8
-"""Up to this many logits of single terms a verdict adds one by one."""
+def claim_of(graph: ResidualGraph) -> str:
+    """Return what a verdict on a graph's paths says in one line."""
+    return DIFFERENCE if isinstance(graph, Contrast) else FORWARD
 
 
 def _sum_one_by_one(terms: Iterable[Term], shape: tuple[int, int]) -> tuple[Array, float]:
@@ -187,4 +191,5 @@ def verify(terms: Iterable[Term], graph: ResidualGraph, reference: Array) -> Ver
     n, _, d_out = graph.sizes
     total, size = _sum_one_by_one(listed, (n, d_out))
     tolerance = rounding_tolerance(graph, len(listed), size)
-    return compare(total, reference, tolerance, f"{len(listed):,} terms added one by one", scale_of(graph))
+    method = f"{counted(len(listed), 'term')} added one by one"
+    return replace(compare(total, reference, tolerance, method, scale_of(graph)), claim=claim_of(graph))

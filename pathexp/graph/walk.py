@@ -238,7 +238,7 @@ class Walk:
         for state, x in live.items():
             if any(self.completions[depth + 1][state]):
                 stream_at(after, state, x.shape)[:] += block.through_skip(x)
-            groups = self._groups(depth, state)
+            groups = self.onward_by_state(depth, state)
             used = _orders_in_use(x, depth) if by_order else len(x)
             for target, total in zip(groups, block.sums(x[:used], list(groups.values())), strict=True):
                 into = stream_at(after, target, x.shape)
@@ -248,8 +248,8 @@ class Walk:
                     into += total
         return after
 
-    def _groups(self, depth: int, state: int) -> dict[int, Indices]:
-        """The block's components by the state they lead to, hopeless ones left out."""
+    def onward_by_state(self, depth: int, state: int) -> dict[int, Indices]:
+        """Return the block's components by the state they lead to, hopeless ones left out."""
         steps = self.steps[depth][state]
         targets = [int(t) for t in np.unique(steps) if t >= 0 and any(self.completions[depth + 1][t])]
         return {target: np.flatnonzero(steps == target) for target in targets}

@@ -158,6 +158,6 @@ def test_no_verdict_costs_more_than_one_over_more_paths(monkeypatch):
     passes = []
     whole = BlockKernel.sums
     monkeypatch.setattr(BlockKernel, "sums", lambda *a: passes.append(1) or whole(*a))
-    monkeypatch.setattr("pathexp.expansion.verdict.terms_of", None)
+    monkeypatch.setattr("pathexp.expansion.verdict.sum_of_paths", None)
     assert terms.verify().ok
     assert len(passes) <= 2 * len(terms.graph.blocks)
