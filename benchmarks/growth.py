@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ import numpy as np
 from alone import machine, parser
 
 import pathexp as px
-from pathexp.report.svg import element, label, picture
+from pathexp.answer import Figure, Report
 
 MOST_PATHS = 600_000
 """Beyond so many, paths are not listed or evaluated here."""
@@ -118,14 +118,6 @@ COSTS: Mapping[str, Work] = {
     "composition scores": Case.composition,
 }
 BY_PATH = ("listing all paths", "values of all paths")
-COLORS = dict(
-    zip(
-        COSTS,
-        ("#000000", "#999999", "#e69f00", "#d55e00", "#cc79a7", "#0072b2", "#56b4e9", "#009e73", "#7a5195"),
-        strict=True,
-    )
-)
-
 Series = list[tuple[int, float]]
 
 
@@ -181,86 +173,19 @@ def table(axis: str, sizes: Sequence[int], series: Mapping[str, Series]) -> str:
     return "\n".join(rows)
 
 
-# Drawing -------------------------------------------------------------------------------------------------
-
-WIDTH, HEIGHT, GAP = 330.0, 250.0, 58.0
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One axis: costs over sizes, both logarithmic."""
-
-    axis: str
-    series: Mapping[str, Series]
-    left: float
-    top: float
-
-    @cached_property
-    def sizes(self) -> list[int]:
-        return sorted({size for points in self.series.values() for size, _ in points})
-
-    @cached_property
-    def decades(self) -> range:
-        """Powers of ten, in seconds, around all costs."""
-        seconds = [value for points in self.series.values() for _, value in points]
-        return range(int(np.floor(np.log10(min(seconds)))), int(np.ceil(np.log10(max(seconds)))) + 1)
-
-    def across(self, size: float) -> float:
-        low, high = np.log(self.sizes[0]), np.log(self.sizes[-1])
-        return self.left + WIDTH * float((np.log(size) - low) / (high - low))
-
-    def up(self, seconds: float) -> float:
-        low, high = self.decades[0], self.decades[-1]
-        return self.top + HEIGHT * (1 - float((np.log10(seconds) - low) / (high - low)))
-
-    def svg(self) -> Iterator[str]:
-        yield label(self.axis, self.left, self.top - 8, font_weight="bold", font_size=13)
-        yield element(
-            "rect", x=self.left, y=self.top, width=WIDTH, height=HEIGHT, fill="none", stroke="#cccccc"
-        )
-        for power in self.decades:
-            y = self.up(10.0**power)
-            yield element("line", x1=self.left, y1=y, x2=self.left + WIDTH, y2=y, stroke="#eeeeee")
-            yield label(said(power), self.left - 6, y + 4, text_anchor="end", fill="#555555")
-        for size in self.sizes:
-            yield label(
-                f"{size:,}", self.across(size), self.top + HEIGHT + 15, text_anchor="middle", fill="#555555"
-            )
-        for name, points in self.series.items():
-            yield from self._line(name, points)
-
-    def _line(self, name: str, points: Series) -> Iterator[str]:
-        places = [(self.across(size), self.up(seconds)) for size, seconds in points]
-        along = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        yield element("polyline", points=along, fill="none", stroke=COLORS[name], stroke_width=1.6)
-        for (x, y), (size, seconds) in zip(places, points, strict=True):
-            tip = element("title", f"{name}, {self.axis} {size:,}: {seconds * 1e3:.3g} ms")
-            yield element("circle", tip, cx=x, cy=y, r=2.6, fill=COLORS[name])
-
-
-def said(power: int) -> str:
-    """A power of ten of a second, in units that people use."""
-    unit, step = ("s", 0) if power >= 0 else ("ms", 3) if power >= -3 else ("µs", 6)
-    return f"{10 ** (power + step)} {unit}"
-
-
-def draw(found: Mapping[str, Mapping[str, Series]]) -> str:
-    """All axes as panels, two a row, with one legend."""
-    body, columns = [], 2
-    for place, (axis, series) in enumerate(found.items()):
-        row, column = divmod(place, columns)
-        body += Panel(axis, series, GAP + column * (WIDTH + GAP), 40 + row * (HEIGHT + GAP)).svg()
-    bottom = 40 + -(-len(found) // columns) * (HEIGHT + GAP)
-    for place, name in enumerate(COSTS):
-        x, y = GAP + place % 4 * 182, bottom + place // 4 * 18
-        body.append(element("line", x1=x, y1=y, x2=x + 18, y2=y, stroke=COLORS[name], stroke_width=3))
-        body.append(label(name, x + 24, y + 4))
-    return picture(body, columns * (WIDTH + GAP) + 40, bottom + 52, "how costs grow with the size of a model")
+def drawn(axis: str, series: Mapping[str, Series]) -> Report:
+    """Costs over sizes, both logarithmic, as an answer that can be saved as a picture."""
+    sizes = sorted({size for points in series.values() for size, _ in points})
+    lines = {name: [dict(points).get(size) for size in sizes] for name, points in series.items()}
+    data = {"x": sizes, "series": lines, "x_title": axis, "log": True}
+    return Report(
+        f"how costs grow with {axis}", (Figure("lines", axis, data, f"seconds, by {axis}", "seconds"),)
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
     made = parser(__doc__)
-    made.add_argument("--picture", type=Path, metavar="FILE.svg")
+    made.add_argument("--picture", type=Path, metavar="FILE.svg", help="one picture an axis")
     made.add_argument("--rounds", type=int, default=8, help="how often all is measured; the best counts")
     options = made.parse_args(arguments)
     axes, base = (TINY, Size(2, 2, 3, 9, 8, 2)) if options.tiny else (AXES, Size())
@@ -273,7 +198,9 @@ def main(arguments: list[str] | None = None) -> None:
     for axis, sizes in axes.items():
         print(f"\n{table(axis, sizes, series[axis])}")
     if options.picture:
-        options.picture.write_text(draw(series), encoding="utf-8")
+        for axis in axes:
+            name = f"{options.picture.stem}-{axis}{options.picture.suffix}"
+            drawn(axis, series[axis]).save(str(options.picture.with_name(name)))
 
 
 if __name__ == "__main__":

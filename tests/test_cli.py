@@ -180,7 +180,7 @@ def test_import_is_light():
 
 
 def test_tokens_cannot_move_the_cursor(capsys):
-    from pathexp.report import visible
+    from pathexp.answer import visible
 
     for token in ("\x1b[31m", "\u202e", "\n", "\t", "\x07", "\u200b"):
         assert visible(token).isprintable() and visible(token) != f'"{token}"'

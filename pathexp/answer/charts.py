@@ -137,10 +137,11 @@ def _lines(altair: Any, figure: Figure) -> Any:
         )
         if value is not None
     ]
-    x = altair.X("x:Q", title=figure.data.get("x_title", "x"))
+    scale = altair.Scale(type="log" if figure.data.get("log") else "linear", zero=False)
+    x = altair.X("x:Q", title=figure.data.get("x_title", "x"), scale=scale)
     color = altair.Color("series:N", scale=altair.Scale(range=list(SERIES)))
     base = altair.Chart(altair.Data(values=points)).encode(x=x, color=color)
-    line = base.mark_line(point=True).encode(y=altair.Y("value:Q", title=figure.unit or None))
+    line = base.mark_line(point=True).encode(y=altair.Y("value:Q", title=figure.unit or None, scale=scale))
     made = base.mark_area(opacity=0.2).encode(y="low:Q", y2="high:Q") + line if errors else line
     return made.properties(width=WIDE, height=HIGH)
 

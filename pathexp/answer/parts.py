@@ -293,7 +293,7 @@ class Figure:
     kind and what `data` holds:
         "bars": `rows` (labels), `values` (rows, series), `series` (names), optional `errors`.
         "heatmap": `rows`, `columns`, `values`. "attention": the same, labels are tokens.
-        "lines": `x`, `series` (name -> values), optional `errors` (name -> values), `x_title`.
+        "lines": `x`, `series` (name -> values), optional `errors` (name -> values), `x_title`, `log`.
         "scatter": `x`, `y`, `labels`, optional `sizes`, `x_title`, `y_title`.
         "flow": `nodes` (label, column, value), `edges` (source, target, flow). "arcs": `tokens`, `edges`.
         "flame": `nodes` (id, parent, label, query, value, count, depth).

@@ -1,1 +1,1 @@
-"""Circuits: one question a file, answered from weights, graphs and runs."""
+"""Questions about weights, graphs and runs: one a file, on shelves."""

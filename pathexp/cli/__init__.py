@@ -1,4 +1,4 @@
-"""The command line: reads arguments, calls public functions, prints a report. One command a file.
+"""The command line: a table of commands and one runner.
 
 Exit codes: 0 done and proven; 1 done, but a check failed; 2 the input was refused; 3 a list was cut short.
 """
@@ -8,33 +8,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from ..errors import PathexpError
 from ..version import VERSION
-from .arguments import OK, REFUSED
 from .command import GROUPS
-from .runner import declare, run
+from .runner import OK, REFUSED, declare, run
 from .table import TABLE
 from .terminal import speak_any_encoding
 
 INTERRUPTED = 130
-
-
-class Command(Protocol):
-    """A module that is a command."""
-
-    HELP: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's arguments."""
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Do it and return the exit code."""
-
-
-COMMANDS: Mapping[str, Command] = {}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,8 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return OK
     try:
-        row = TABLE.get(options.command)
-        code = COMMANDS[options.command].run(options) if row is None else run(row, options)
+        code = run(TABLE[options.command], options)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -83,8 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", help="one of the above")
     for name, row in TABLE.items():
         declare(commands.add_parser(name, description=row.help, epilog=f"Example: {row.example}"), row)
-    for name, command in COMMANDS.items():
-        command.add_arguments(commands.add_parser(name, description=command.HELP))
     return parser
 
 

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -150,9 +149,7 @@ def limits_of(command: Command, options: argparse.Namespace) -> dict[str, Any]:
         return {"seconds": options.seconds, "progress": progress}
     file = options.resume
     start = Tally.load(file) if file is not None and Path(file).exists() else None
-    if "limits" in signature(command.ask).parameters:
-        return {"limits": Limits(options.seconds, progress, start)}
-    return {"seconds": options.seconds, "progress": progress, "start": start}
+    return {"limits": Limits(options.seconds, progress, start)}
 
 
 def show(answer: Answer, options: argparse.Namespace, top: int | None) -> Document:

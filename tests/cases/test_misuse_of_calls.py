@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp import circuits
 from pathexp.circuits.corpus.limits import Limits
 from pathexp.circuits.heads import copying, head_edits, spectrum
 from pathexp.circuits.heads.head_types import head_types
@@ -60,9 +59,12 @@ def calls():
         "decompose": {"trace": trace, "point": "L0.out"},
         "equivariance": {"what": trace, "seed": 1},
         "evaluate": {"expr": term.expr, "arrays": terms.arrays()},
-        "expand": {"what": trace, "condition": "E .* U"},
+        "expand": {"what": trace, "query": "E .* U"},
         "derive_score": {"head": "L1H0", "layers": 2, "heads": 1, "positions": "rotary", "distance": 2, "max_terms": 3},
         "entropy": {"trace": trace},
+        "contrast": {"run": trace, "other": other},
+        "derive": {"layers": 2, "heads": 1, "query": "E .* U", "max_terms": 3},
+        "tree": {"what": trace, "target": target, "query": "E .* U", "nodes": 3, "share": 0.5, "direction": "back"},
         "rebase": {"trace": plain.run([1, 2]), "head": "L0H0", "circuit": "OV", "basis": np.eye(5), "seed": 1},
         "score": {"trace": trace, "head": "L1H0", "query": 2, "key": 1, "graph": graph, "kind": "direct", "k": 3},
         "swap": {"trace": trace, "head": "L1H0", "other": "L0H0", "circuit": "QK", "k": 3},
@@ -101,7 +103,6 @@ def calls():
         "spectrum": {"map": vw @ vw.T},
         "swap_ov": {"model": model, "a": "L0H0", "b": "L1H0"},
         "swap_qk": {"model": model, "a": "L0H0", "b": "L1H0"},
-        "tally": {"windows": [np.array([1])], "measure": lambda w: {"n": np.ones(1)}, "question": "x", "limit": 1},
         "ungrouped": {"model": model},
         "verify": {"terms": list(terms), "graph": graph, "reference": trace.logits},
         "virtual_heads": {"model": model, "corpus": TEXTS, "order": 2, "k": 1},
@@ -121,12 +122,12 @@ SHELVED = {
 
 
 def function(name):
-    return getattr(px, name, None) or SHELVED.get(name) or getattr(circuits, name)
+    return getattr(px, name, None) or SHELVED[name]
 
 
 NAMES = sorted(
     name
-    for name in {*px.__all__, *circuits.__all__, *SHELVED}
+    for name in {*px.__all__, *SHELVED}
     if not inspect.isclass(function(name)) and not inspect.ismodule(function(name))
 )
 

@@ -145,12 +145,3 @@ def _ids(text: object) -> Tokens:
     if tokens.ndim != 1 or (len(tokens) and tokens.dtype.kind not in "iu"):
         raise TokenError(f"a text of a corpus is a string or a list of token ids, got {text!r:.60}")
     return tokens.astype(np.int64)
-
-
-def windows(
-    model: Model, corpus: Source, length: int | None = None, limit: int | None = None
-) -> Iterator[Tokens]:
-    """Iterate over windows of `length` tokens (by default n_ctx), at most `limit` of them."""
-    if limit == 0:
-        return iter(())
-    return Corpus(corpus, length, limit).cut(model)
