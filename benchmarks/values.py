@@ -13,9 +13,10 @@ import numpy as np
 from alone import machine, measured, parser, peak
 
 import pathexp as px
+from pathexp.expansion import Path
 
 
-def naive(trace: px.Trace, paths: list[px.Path], target: px.Target) -> list[float]:
+def naive(trace: px.Trace, paths: list[Path], target: px.Target) -> list[float]:
     """One einsum a head, path by path."""
     weights, found = trace.model.weights, []
     for path in paths:

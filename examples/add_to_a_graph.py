@@ -6,6 +6,7 @@ python examples/add_to_a_graph.py
 import numpy as np
 
 import pathexp as px
+from pathexp.expansion import compare
 
 model = px.load("attn-2l")
 trace = model.run("Macbeth shall sleep no more. Macbeth shall")
@@ -25,6 +26,6 @@ print(f"a rank-2 update beside L1H0: {tuned.where('S .* lora U').value(target):+
 
 # The update's paths are all that is new: without them the sum is the model's forward pass.
 rest = tuned.where("~(S .* lora .* U)").logits()
-verdict = px.compare(rest, trace.logits, px.expand(trace).verify().tolerance, "all paths but the update's")
+verdict = compare(rest, trace.logits, px.expand(trace).verify().tolerance, "all paths but the update's")
 print(f"\n{verdict}")
 assert verdict.ok

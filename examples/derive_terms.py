@@ -6,6 +6,7 @@ python examples/derive_terms.py
 import numpy as np
 
 import pathexp as px
+from pathexp.expansion import compare
 
 for layers in (0, 1, 2):
     terms = px.expand(px.ResidualGraph.attention_only(layers=layers, heads=2))
@@ -22,7 +23,7 @@ trace = px.random_model(layers=2, heads=2, d_vocab=7, d_model=6, positions="none
 terms = px.expand(trace)
 matrix = px.evaluate(terms.expr(), terms.arrays())  # (n · d_vocab, n · d_vocab)
 one_hot = np.eye(7)[trace.tokens].reshape(-1, 1)
-verdict = px.compare(
+verdict = compare(
     (matrix @ one_hot).reshape(3, 7), trace.logits, terms.verify().tolerance, "symbols with numbers put in"
 )
 print(f"\n{verdict}")

@@ -7,7 +7,7 @@
 (81, True)
 """
 
-from .algebra import LinearMap, Space, compose
+from .algebra import LinearMap
 from .answer import Answer
 from .circuits.attribution.attribution import attribution
 from .circuits.attribution.decompose import decompose
@@ -20,7 +20,6 @@ from .circuits.corpus.corpus import Corpus
 from .circuits.corpus.limits import Limits
 from .circuits.corpus.order_importance import order_importance
 from .circuits.corpus.tally import Tally
-from .circuits.heads.copying import copying
 from .circuits.heads.entropy import entropy
 from .circuits.heads.head import head
 from .circuits.heads.heads import heads
@@ -41,13 +40,10 @@ from .circuits.subspaces.rotate_basis import rotate_basis
 from .errors import PathexpError
 from .expansion import (
     Expansion,
-    Path,
     Ranking,
-    ScoreExpansion,
     Term,
     Tree,
     Verdict,
-    compare,
     evaluate,
     expand,
     tree,
@@ -71,13 +67,10 @@ __all__ = [
     "Limits",
     "LinearMap",
     "Model",
-    "Path",
     "PathexpError",
     "Query",
     "Ranking",
     "ResidualGraph",
-    "ScoreExpansion",
-    "Space",
     "Tally",
     "Target",
     "Term",
@@ -88,11 +81,8 @@ __all__ = [
     "attribution",
     "bigrams",
     "bottlenecks",
-    "compare",
-    "compose",
     "composition",
     "contrast",
-    "copying",
     "decompose",
     "derive",
     "derive_score",

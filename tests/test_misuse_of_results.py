@@ -6,6 +6,7 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.corpus.corpus import Corpus
+from pathexp.circuits.heads.copying import copying
 
 WRONG = (-1, 0, None, 2.5, "a", True)
 TRACE = px.random_model(layers=2, heads=2, seed=1).run([1, 2, 3, 1, 2, 3])
@@ -39,7 +40,7 @@ RESULTS = (
     px.heads(MODEL, runs=1),
     px.induction(MODEL, runs=1),
     px.head(MODEL, "L0H0"),
-    px.copying(MODEL),
+    copying(MODEL),
     px.intervene(TRACE, TARGET, node="L0H0"),
     MODEL,
 )

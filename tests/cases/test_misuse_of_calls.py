@@ -52,8 +52,6 @@ def calls():
         "attribution": {"what": trace, "target": target, "by": "head", "k": 3},
         "bigrams": {"model": model, "corpus": TEXTS, "min_count": 1, "chunks": 2},
         "bottlenecks": {"model": model, "corpus": TEXTS, "limits": Limits()},
-        "compare": {"found": trace.logits, "expected": trace.logits, "tolerance": 1.0, "method": "x"},
-        "compose": (vw, vw.T),
         "composition": {"model": model, "path": ["L0H0", "L1H0"], "norms": "raw", "distance": 0},
         "copying": {"model": model},
         "decompose": {"trace": trace, "point": "L0.out"},
@@ -114,7 +112,7 @@ SHELVED = {
     call.__name__: call
     for call in (
         head_edits.rebase_ov, head_edits.rebase_qk, head_edits.swap_ov, head_edits.swap_qk, head_edits.ungrouped,
-        copying.ov_spectrum, copying.qk_spectrum, spectrum.row_maximum_on_diagonal, spectrum.spectrum, head_types,
+        copying.copying, copying.ov_spectrum, copying.qk_spectrum, spectrum.row_maximum_on_diagonal, spectrum.spectrum, head_types,
         induction_pairs, induction_score, repeated_runs,
     )
 }  # fmt: skip

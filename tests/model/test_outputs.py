@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.circuits.heads.copying import copying
 from tests.expansion.test_every_architecture import freezings
 
 
@@ -59,7 +60,7 @@ def test_outputs_go_by_their_numbers():
     [
         lambda model: model.run([1, 2]).loss(),
         lambda model: px.bigrams(model, [[1, 2, 1, 2]]),
-        lambda model: px.copying(model),
+        lambda model: copying(model),
         lambda model: px.induction(model),
     ],
 )

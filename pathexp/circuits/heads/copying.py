@@ -94,7 +94,7 @@ class Copying(Answer):
     """The spectra of every head of a model, as a sequence.
 
     >>> import pathexp as px
-    >>> found = px.copying(px.induction_model())
+    >>> found = copying(px.induction_model())
     >>> len(found), found[1].label, found.on_diagonal("L1H0")
     (2, 'L1H0', 1.0)
     """

@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 import pathexp as px
+from pathexp.circuits.heads.copying import copying
 from pathexp.circuits.heads.repeated_tokens import TYPES
 from tests.commands import json_of, printed, saved
 
@@ -22,7 +23,7 @@ def test_the_command_is_the_question(capsys):
 
 def test_rows_are_those_of_types_and_spectra():
     model = px.load("attn-2l")
-    found, copies = px.heads(model, runs=2, length=20), {each.label: each for each in px.copying(model)}
+    found, copies = px.heads(model, runs=2, length=20), {each.label: each for each in copying(model)}
     for row in found.records():
         attention, spectra = found[row["head"]].attention, copies[row["head"]]
         assert [row[name.replace(" ", "_")] for name in TYPES] == [attention[name] for name in TYPES]
