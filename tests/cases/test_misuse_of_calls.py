@@ -48,7 +48,6 @@ def calls():
     term = terms["E L0H0 U"]
     short = {"model": model, "length": 4}
     return {
-        "contrast": {"run": trace, "other": trace, "mlp_ports": False},
         "attribution": {"what": trace, "target": target, "by": "head", "k": 3},
         "bigrams": {"model": model, "corpus": TEXTS, "min_count": 1, "chunks": 2},
         "bottlenecks": {"model": model, "corpus": TEXTS, "limits": Limits()},
