@@ -20,6 +20,7 @@ from .named import center, column, table
 from .operators import Array, Dim, Factor, Gate, Operator, Step
 
 Side: TypeAlias = Literal["Q", "K", "V"]
+SIDES: tuple[Side, ...] = ("Q", "K", "V")
 
 BY_NAME: Mapping[str, Dim] = {name: name for name in ("d_model", "d_head", "d_vocab", "n_ctx", "d_mlp")} | {
     "n": "n",

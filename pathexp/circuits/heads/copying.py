@@ -12,6 +12,7 @@ from typing import ClassVar, overload
 
 import numpy as np
 
+from ...algebra.operations import wide
 from ...answer import Answer, Column, Figure, Note, Part, Table, columns
 from ...arguments import expect, instance
 from ...errors import PathexpError
@@ -21,7 +22,7 @@ from ...model import Model
 from ...model.model import check_model
 from .head import Head, every_head
 from .spectrum import Spectrum, row_maximum_on_diagonal, turned_spectrum
-from .token_grams import keys_read, queries_read, token_grams, values_read, written
+from .token_grams import token_grams
 
 
 def ov_spectrum(head: Head) -> Spectrum:
@@ -36,7 +37,7 @@ def ov_spectrum(head: Head) -> Spectrum:
     """
     expect("ov_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it")))
     head, exponent = _rescaled(head, _ON_THE_WAY_OV)
-    grams, read, write = token_grams(head.model), values_read(head), written(head)
+    grams, read, write = token_grams(head.model), wide(head.reads("V")), wide(head.writes)
     scale = grams.in_size * grams.out_size * float(np.linalg.norm(read) * np.linalg.norm(write))
     found = turned_spectrum(read @ grams.copying @ write, scale, head.model.config.d_vocab)
     return replace(found, exponent=exponent)
@@ -72,7 +73,7 @@ def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
     if distance is None:
         _ = head.QK  # which refuses rotary positions
     head, exponent = _rescaled(head, _ON_THE_WAY_QK)
-    grams, query, key = token_grams(head.model), queries_read(head), keys_read(head)
+    grams, query, key = token_grams(head.model), wide(head.reads("Q")), wide(head.reads("K"))
     turn = None if distance is None else head.form.rotation(distance)
     key = key if turn is None else turn.numbers().dense() @ key
     scale = grams.in_size**2 * float(np.linalg.norm(query) * np.linalg.norm(key))

@@ -70,7 +70,7 @@ def entropy(trace: Trace) -> Entropy:
     >>> import pathexp as px
     >>> found = px.entropy(px.induction_model().run([5, 2, 7, 3, 5, 2]))
     >>> [(row["head"], round(row["entropy"], 2)) for row in found.records()]
-    [('L0H0', 0.0), ('L1H0', 0.95)]
+    [('L0H0', 0.0), ('L1H0', 0.3)]
     """
     check_trace(trace, "entropy")
     A = trace.patterns

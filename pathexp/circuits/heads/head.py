@@ -13,7 +13,7 @@ from ...answer import Answer, Note, Part
 from ...arguments import expect, whole
 from ...errors import FreezeError
 from ...expansion.header import model_facts
-from ...graph.factors import Factors
+from ...graph.factors import Factors, Side
 from ...graph.form import ScoreForm, score_form
 from ...graph.from_weights import (
     embedding,
@@ -91,6 +91,16 @@ class Head(Answer):
         """(d_model, d_head): where the head writes."""
         return self._weights.w_o(self.layer, self.index).numbers()
 
+    def reads(self, side: Side) -> LinearMap:
+        """Return what queries ("Q"), keys ("K") or values ("V") read, norm gains included, (d_head, d_model)."""
+        weight = self._weights.w_read(side, self.layer, self.index).numbers()
+        return compose(weight, *reading(self.model, self.layer))
+
+    @property
+    def writes(self) -> LinearMap:
+        """Where the head writes, norm gains and multipliers included, (d_model, d_head)."""
+        return compose(*writing(self.model, self.layer), self.W_O)
+
     @property
     def _weights(self) -> Factors:
         return Factors.of_weights(self.model)
@@ -131,10 +141,7 @@ class Head(Answer):
     def ov_table(self) -> LinearMap:
         """W_U W_OV W_E, (output token, source token): what attending to a token adds to each logit."""
         require_token_space(self.model.config)
-        return compose(
-            unembedding(self.model), *writing(self.model, self.layer), self.OV, *reading(self.model, self.layer),
-            embedding(self.model),
-        )  # fmt: skip
+        return compose(unembedding(self.model), self.writes, self.reads("V"), embedding(self.model))
 
     @property
     def qk_table(self) -> LinearMap:

@@ -13,15 +13,17 @@ from functools import cache, cached_property
 import numpy as np
 
 from ...algebra import Dense, Identity, LinearMap, Space, compose
+from ...algebra.operations import wide
 from ...arguments import expect, whole
-from ...graph.from_weights import embedding, reading, writing
+from ...graph.factors import SIDES
+from ...graph.from_weights import embedding
 from ...model import Model
 from ...model.model import check_model
 from .copying import ov_spectrum
 from .head import Head, every_head
 from .positional_patterns import positional_patterns, previous_token_share
 from .spectrum import Spectrum, row_maximum_on_diagonal, turned_spectrum
-from .token_grams import keys_read, queries_read, token_grams, values_read, written
+from .token_grams import token_grams
 
 SHARE = 0.5
 """From which spectrum scores, and which shares of attention and of tokens, the weights count as evidence."""
@@ -66,10 +68,9 @@ class InductionPair:
     @cached_property
     def table(self) -> LinearMap:
         """W_Eᵀ W_QK W_OV_prev W_E, factored."""
-        model, read = self.late.model, reading(self.late.model, self.late.layer)
-        inner = compose(*writing(model, self.early.layer), self.early.OV, *reading(model, self.early.layer))
-        query = compose(*read, embedding(model))
-        return compose(query.T, self.late.W_Q.T, self.form, self.late.W_K, *read, inner, embedding(model))
+        tokens = embedding(self.late.model)
+        inner = compose(self.late.reads("K"), self.early.writes, self.early.reads("V"), tokens)
+        return compose((self.late.reads("Q") @ tokens).T, self.form, inner)
 
     @cached_property
     def on_diagonal(self) -> float:
@@ -121,8 +122,10 @@ class _Weights:
         self.grams = token_grams(model)
         self.copying = cache(ov_spectrum)
         self.patterns = cache(lambda layer: positional_patterns(model, layer, positions))
-        self.keys, self.written, self.values = cache(keys_read), cache(written), cache(values_read)
-        self.queries = cache(queries_read)
+        self.queries, self.keys, self.values = (
+            cache(lambda head, side=side: wide(head.reads(side))) for side in SIDES
+        )
+        self.written = cache(lambda head: wide(head.writes))
         self.matched = cache(lambda head: self.grams.matching @ self.queries(head).T)  # (d_model, d_head)
         self.form = cache(lambda head: mean_form(head, positions))
 

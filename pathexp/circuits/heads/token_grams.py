@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...algebra import compose
 from ...algebra.operations import wide
 from ...graph import Array, WeakCache
-from ...graph.from_weights import embedding, reading, require_token_space, unembedding, writing
+from ...graph.from_weights import embedding, require_token_space, unembedding
 from ...model import Model
 from ...model.model import check_predicts_tokens
-from .head import Head
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,23 +52,3 @@ def _grams(model: Model) -> TokenGrams:
 def _largest(gram: Array) -> float:
     """The largest singular value of the map whose Gram matrix this is."""
     return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
-
-
-def values_read(head: Head) -> Array:
-    """What values read of the stream, norm gains included, (d_head, d_model)."""
-    return wide(compose(head.W_V, *reading(head.model, head.layer)))
-
-
-def queries_read(head: Head) -> Array:
-    """What queries read of the stream, norm gains included, (d_head, d_model)."""
-    return wide(compose(head.W_Q, *reading(head.model, head.layer)))
-
-
-def keys_read(head: Head) -> Array:
-    """What keys read of the stream, norm gains included, (d_head, d_model)."""
-    return wide(compose(head.W_K, *reading(head.model, head.layer)))
-
-
-def written(head: Head) -> Array:
-    """Where a head writes, norm gains and multipliers included, (d_model, d_head)."""
-    return wide(compose(*writing(head.model, head.layer), head.W_O))
