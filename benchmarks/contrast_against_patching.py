@@ -1,4 +1,4 @@
-"""Claim: exact totals of a contrast through every head and MLP agree with live patching where gradients do not.
+"""Claim: over all heads and MLPs a contrast's exact totals are closer to live patching, both ways, than gradients are.
 
     python benchmarks/contrast_against_patching.py [--stories FILE] [--smollm2] [--tiny]
 
@@ -131,7 +131,9 @@ def ranks(x: Array) -> Array:
 def agreement(predicted: Array, live: Array, whole: float) -> tuple[float, float, float]:
     """Return Pearson's correlation, root mean square error as a share of the whole, and Spearman's correlation."""
     error = float(np.sqrt(np.mean((predicted - live) ** 2)) / abs(whole))
-    pearson, spearman = (np.corrcoef(x, y)[0, 1] for x, y in ((predicted, live), (ranks(predicted), ranks(live))))
+    pearson, spearman = (
+        np.corrcoef(x, y)[0, 1] for x, y in ((predicted, live), (ranks(predicted), ranks(live)))
+    )
     return float(pearson), error, float(spearman)
 
 
@@ -145,7 +147,9 @@ def compare(name: str, model: px.Model, pairs: Iterator[Pair]) -> None:
         found, whole = measures(pair)
         wholes.append(whole)
         if not number:
-            worst = max(abs(by_rerun(pair.b, pair.a, labels[i], pair.target) - found["a into b"][i]) for i in (0, -1))
+            worst = max(
+                abs(by_rerun(pair.b, pair.a, labels[i], pair.target) - found["a into b"][i]) for i in (0, -1)
+            )
         for group, chosen in groups.items():
             for truth in TRUTHS:
                 for predictor in PREDICTORS:
@@ -159,9 +163,13 @@ def compare(name: str, model: px.Model, pairs: Iterator[Pair]) -> None:
     table(results, groups)
 
 
-def table(results: dict[tuple[str, str, str], list[tuple[float, float, float]]], groups: dict[str, Array]) -> None:
+def table(
+    results: dict[tuple[str, str, str], list[tuple[float, float, float]]], groups: dict[str, Array]
+) -> None:
     """Print the means over contrasts with their standard errors."""
-    print(f"{'nodes':10}{'against live':14}{'predicted by':15}{'Pearson':>14}{'RMS error / whole':>20}{'Spearman':>14}")
+    print(
+        f"{'nodes':10}{'against live':14}{'predicted by':15}{'Pearson':>14}{'RMS error / whole':>20}{'Spearman':>14}"
+    )
     for (group, truth, predictor), rows in results.items():
         if predictor == truth or (truth == TRUTHS[0] and predictor in TRUTHS):
             continue
@@ -190,7 +198,9 @@ def smollm2(found: str) -> px.Model:
 def main(arguments: list[str] | None = None) -> None:
     made = parser(__doc__)
     made.add_argument("--stories", help="a file of stories260K")
-    made.add_argument("--smollm2", nargs="?", const="package", help="measure SmolLM2-135M, perhaps from this file")
+    made.add_argument(
+        "--smollm2", nargs="?", const="package", help="measure SmolLM2-135M, perhaps from this file"
+    )
     options = made.parse_args(arguments)
     print(f"contrast against live patching; {machine()}")
     model = px.load("attn-2l")

@@ -53,7 +53,12 @@ class Patched:
     def __post_init__(self) -> None:
         c = self.base.config
         plain = not (c.parallel or c.transform or c.windows or c.alibi_slopes or c.qk_norm)
-        if not plain or not c.causal or c.norm_placement != "pre" or {"attn_post", "mlp_post"} & set(c.block_norms):
+        if (
+            not plain
+            or not c.causal
+            or c.norm_placement != "pre"
+            or {"attn_post", "mlp_post"} & set(c.block_norms)
+        ):
             raise NotImplementedError("live_patching.py knows plain causal blocks with the norm before them")
 
     @cached_property
@@ -79,7 +84,9 @@ class Patched:
         c, patterns = self.base.config, []
         x = np.zeros((0, len(self.base) - self.first, c.d_model))
         for layer in range(c.n_layers):
-            added, pattern = self.attention(x, layer) if len(x) else (x, np.zeros((0, c.n_heads, 1, len(self.base))))
+            added, pattern = (
+                self.attention(x, layer) if len(x) else (x, np.zeros((0, c.n_heads, 1, len(self.base))))
+            )
             x = x + added
             patterns.append(pattern[:, :, -1])
             x = np.concatenate([x, self.joining(layer, "H", f"L{layer}.{'mid' if c.d_mlp else 'out'}")])
@@ -125,7 +132,9 @@ class Patched:
         if self.base.config.rotary is None:
             return vectors
         before = np.zeros((*vectors.shape[:-2], self.first, vectors.shape[-1]))
-        return self.base.config.rotary.turned(np.concatenate([before, vectors], axis=-2))[..., self.first :, :]
+        return self.base.config.rotary.turned(np.concatenate([before, vectors], axis=-2))[
+            ..., self.first :, :
+        ]
 
     def whole(self, before: Array, vectors: Array) -> Array:
         """Keys or values of all positions, one for each query head: the run's own before the first that differs."""

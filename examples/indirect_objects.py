@@ -25,16 +25,46 @@ import numpy as np
 import numpy.typing as npt
 
 import pathexp as px
-from pathexp.expansion.targets import on_stream
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from contrast_edges import Measured, measure
 from live_patching import Patched
 
 Array = npt.NDArray[np.float64]
-NAMES = (
-    "John Mary Tom Anna James Robert Michael David Paul Mark Peter Sarah Lisa Laura Emma Alice Jack Kevin Susan "
-    "George Henry Daniel Simon Adam Bob Linda Maria Helen Steven Andrew Thomas Charles"
-).split()
+NAMES = [
+    "John",
+    "Mary",
+    "Tom",
+    "Anna",
+    "James",
+    "Robert",
+    "Michael",
+    "David",
+    "Paul",
+    "Mark",
+    "Peter",
+    "Sarah",
+    "Lisa",
+    "Laura",
+    "Emma",
+    "Alice",
+    "Jack",
+    "Kevin",
+    "Susan",
+    "George",
+    "Henry",
+    "Daniel",
+    "Simon",
+    "Adam",
+    "Bob",
+    "Linda",
+    "Maria",
+    "Helen",
+    "Steven",
+    "Andrew",
+    "Thomas",
+    "Charles",
+]
 TEMPLATES = (
     "When {} and {} went to the store, {} gave a drink to",
     "After {} and {} went to the park, {} handed a book to",
@@ -63,60 +93,9 @@ def prompts(model: px.Model, seed: int = 0) -> Iterator[Prompt]:
         answer, repeated = rng.choice(names, 2, replace=False)
         template = TEMPLATES[number // 2 % len(TEMPLATES)]
         pair = (answer, repeated) if number % 2 == 0 else (repeated, answer)
-        yield Prompt(template.format(*pair, repeated), template.format(*pair, answer), f" {answer}", f" {repeated}")
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """One contrast: what every component writes straight to the target, over all paths, and along every edge."""
-
-    here: px.Trace
-    there: px.Trace
-    target: px.Target
-    labels: tuple[str, ...]
-    direct: Array
-    total: Array
-    edges: Array  # (readers, writers)
-    whole: float
-    sums_to: float
-
-
-def measure(model: px.Model, prompt: Prompt) -> Measured:
-    """Contrast a prompt with its twin; a forward sweep gives outputs, a backward sweep what reads them."""
-    here, there = model.run(prompt.text), model.run(prompt.twin)
-    target = here.logit_difference(prompt.answer, prompt.repeated)
-    graph = px.contrast(here, there)
-    first = int(np.flatnonzero(here.tokens != there.tokens)[0])
-    source = sum(s.value() for s in graph.sources)
-    outputs, end = forward(graph, source)
-    behind, reads = backward(graph, on_stream(target, graph))
-    written, read = (x[:, first:].reshape(len(x), -1) for x in (outputs, reads))
-    block = np.repeat(np.arange(len(graph.blocks)), [len(b.components) for b in graph.blocks])
-    edges = np.where(block[:, None] > block, read @ written.T, 0.0)
-    direct, total = (np.sum(outputs * x, axis=(1, 2)) for x in (on_stream(target, graph), behind))
-    labels = tuple(component.label for component in graph.components())
-    change = float((here.logits[-1] - there.logits[-1]) @ target.direction)
-    sums_to = float(np.sum(end * on_stream(target, graph)))
-    return Measured(here, there, target, labels, direct, total, edges, change, sums_to)
-
-
-def forward(graph: px.ResidualGraph, x: Array) -> tuple[Array, Array]:
-    """What every component writes, (components, n, d), and the stream at the end."""
-    outputs = []
-    for block, of in zip(graph.kernels, graph.blocks, strict=True):
-        outputs.append(block.each(x[None], np.arange(len(of.components)))[:, 0])
-        x = x + outputs[-1].sum(axis=0)  # blocks with the norm before them: the skip is the identity
-    return np.concatenate(outputs), x
-
-
-def backward(graph: px.ResidualGraph, field: Array) -> tuple[Array, Array]:
-    """The target pulled back over all paths, to every component's output and to its input, (components, n, d) each."""
-    behind, reads = [], []
-    for block, of in reversed(list(zip(graph.kernels, graph.blocks, strict=True))):
-        behind.append(np.broadcast_to(field, (len(of.components), *field.shape)))
-        reads.append(block.transposed.each(field[None], np.arange(len(of.components)))[:, 0])
-        field = field + reads[-1].sum(axis=0)
-    return np.concatenate(behind[::-1]), np.concatenate(reads[::-1])
+        yield Prompt(
+            template.format(*pair, repeated), template.format(*pair, answer), f" {answer}", f" {repeated}"
+        )
 
 
 # Roles --------------------------------------------------------------------------------------------------------
@@ -224,15 +203,22 @@ def mean_and_error(values: list[float]) -> str:
     return f"{x.mean():+.3f} ± {x.std(ddof=1) / np.sqrt(len(x)):.3f}" if len(x) > 1 else f"{x.mean():+.3f}"
 
 
-def report(seen: list[Measured], found: Roles, checks: list[dict[str, list[float]]], means: dict[str, list[Array]]) -> None:
+def report(
+    seen: list[Measured], found: Roles, checks: list[dict[str, list[float]]], means: dict[str, list[Array]]
+) -> None:
     """Print means over the measured prompts."""
     labels = seen[0].labels
     direct, total, edges = (np.mean(means[name], axis=0) for name in ("direct", "total", "edges"))
     whole = np.array(means["whole"])
     print(f"\n{len(whole)} prompts; mean difference {mean_and_error(list(whole))}; the largest error of a sum "
           f"{max(means['error']):.1e}; right answer preferred in {np.mean(means['right']):.0%}")  # fmt: skip
-    ports = {port: sum(v for label, v in zip(labels, direct) if label.endswith(port)) for port in (".V", ".K", ".Q", "M")}
-    print("straight to the target, by port: " + ", ".join(f"{p.strip('.')} {v:+.3f}" for p, v in ports.items()))
+    ports = {
+        port: sum(v for label, v in zip(labels, direct, strict=True) if label.endswith(port))
+        for port in (".V", ".K", ".Q", "M")
+    }
+    print(
+        "straight to the target, by port: " + ", ".join(f"{p.strip('.')} {v:+.3f}" for p, v in ports.items())
+    )
     for name, vector in (("straight to the target", direct), ("over all paths", total)):
         order = np.argsort(-np.abs(vector))[:12]
         print(f"{name}: " + ", ".join(f"{labels[i]} {vector[i]:+.3f}" for i in order))
@@ -245,9 +231,14 @@ def report(seen: list[Measured], found: Roles, checks: list[dict[str, list[float
                               ("finders", found.finders, "K")):  # fmt: skip
         sums = into(labels, edges, heads, port)
         order = np.argsort(-np.abs(sums))[:8]
-        print(f"into {port} of {name}: all {sums.sum():+.3f}; " + ", ".join(f"{labels[i]} {sums[i]:+.3f}" for i in order))
+        print(
+            f"into {port} of {name}: all {sums.sum():+.3f}; "
+            + ", ".join(f"{labels[i]} {sums[i]:+.3f}" for i in order)
+        )
     every = np.array([[c[head][0], (c[head][1] + c[head][2]) / 2] for c in checks for head in found.heads])
-    averages = np.array([np.mean([[c[h][0], (c[h][1] + c[h][2]) / 2] for c in checks], axis=0) for h in found.heads])
+    averages = np.array(
+        [np.mean([[c[h][0], (c[h][1] + c[h][2]) / 2] for c in checks], axis=0) for h in found.heads]
+    )
     print(f"\ncontrast against the mean of both patchings: r {np.corrcoef(*every.T)[0, 1]:.3f} over heads and prompts, "
           f"{np.corrcoef(*averages.T)[0, 1]:.3f} over heads' means", flush=True)  # fmt: skip
 
@@ -279,11 +270,14 @@ def main() -> None:
     model, start = load(options.model), time.perf_counter()
     seen: list[Measured] = []
     checks: list[dict[str, list[float]]] = []
-    means: dict[str, list[Array]] = {name: [] for name in ("direct", "total", "edges", "whole", "error", "right")}
+    means: dict[str, list[Array]] = {
+        name: [] for name in ("direct", "total", "edges", "whole", "error", "right")
+    }
     for number, prompt in enumerate(prompts(model)):
         if number >= FIRST + options.prompts or time.perf_counter() - start > options.seconds:
             break
-        m = measure(model, prompt)
+        runs = model.run(prompt.text), model.run(prompt.twin)
+        m = measure(*runs, runs[0].logit_difference(prompt.answer, prompt.repeated))
         if number < FIRST:
             seen.append(m)
             found = roles(seen)

@@ -11,7 +11,7 @@ Performance via Mechanistic Interpretability").
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -124,7 +124,10 @@ def turned(path: str) -> px.Model:
     """induction_2l_1h: TransformerLens keeps rows times matrix, so that every map is turned here."""
     with np.load(path, allow_pickle=False) as file:
         raw = dict(file)
-    stack: Callable[[str], Array] = lambda name: np.stack([raw[f"blocks.{layer}.attn.{name}"] for layer in range(2)])
+
+    def stack(name: str) -> Array:
+        return np.stack([raw[f"blocks.{layer}.attn.{name}"] for layer in range(2)])
+
     maps = {name: np.swapaxes(stack(name), -1, -2) for name in ("W_Q", "W_K", "W_V", "W_O")}
     biases = {name: stack(name) for name in ("b_Q", "b_K", "b_V", "b_O")}
     config = px.Config(

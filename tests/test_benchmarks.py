@@ -8,14 +8,19 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pathexp as px
+
 ROOT = Path(__file__).parents[1]
-SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "alone")
+HELPERS = {"alone", "contrast_edges", "live_patching"}
+SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem not in HELPERS)
 
 SHOWN = {
     "adversaries": "0 false claims",
     "composition": "peak",
+    "contrast_against_patching": "gradient at b",
     "flow": "largest imbalance",
     "growth": "all flows",
     "listing": "sympy",
@@ -84,3 +89,33 @@ def test_rust_circuit_is_lined_up_by_path(load, capsys):
     theirs["evaluate"]["values"]["E U"] = 0.6
     with pytest.raises(AssertionError):
         peer.compare(mine, theirs, values)
+
+
+def pair_of_runs():
+    model = px.random_model(
+        layers=3, heads=2, kv_heads=1, d_mlp=12, gated=True, activation="silu", norm="rmsnorm", positions="rotary",
+        d_head=4, d_vocab=30, seed=2,
+    )  # fmt: skip
+    return model.run([1, 2, 3, 4, 5]), model.run([1, 7, 3, 4, 5])
+
+
+def test_batched_patching_is_that_of_a_run_of_its_own(load):
+    patching, (here, there) = load("live_patching"), pair_of_runs()
+    target = here.logit_difference(3, 9)
+    effects = patching.Patched(there, here).effects(target)
+    alone = [patching.by_rerun(there, here, node, target) for node in patching.nodes(here.config)]
+    np.testing.assert_allclose(effects, alone, atol=1e-12)
+    some = patching.Patched(there, here, ("L0H1", "L2M"))
+    np.testing.assert_allclose(some.effects(target), effects[[1, 8]], atol=1e-12)
+
+
+def test_two_sweeps_find_the_flows_of_all_edges(load):
+    here, there = pair_of_runs()
+    target = here.logit_difference(3, 9)
+    found = load("contrast_edges").measure(here, there, target)
+    flow, row = px.flow(px.contrast(here, there), target), {label: i for i, label in enumerate(found.labels)}
+    for edge in flow.edges:
+        if edge.writer in row and edge.reader in row:
+            assert abs(found.edges[row[edge.reader], row[edge.writer]] - edge.flow) < 1e-13
+    assert all(abs(found.total[i] - flow.node_flow(label)) < 1e-13 for label, i in row.items())
+    assert abs(found.sums_to - found.whole) < 1e-13

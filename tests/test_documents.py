@@ -14,8 +14,8 @@ from pathexp.cli import main
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-NEEDS_MORE = {"choose_vocabulary.py", "pack_bundled.py", "train_bundled.py"}
-"""Examples that make the trained models: they need a corpus, and torch."""
+NEEDS_MORE = {"choose_vocabulary.py", "indirect_objects.py", "pack_bundled.py", "train_bundled.py"}
+"""Examples that make the trained models, from a corpus, with torch, or need a model of another package."""
 
 
 def test_exactly_two_commands_make_their_own_environment():
