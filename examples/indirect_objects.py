@@ -106,14 +106,14 @@ class Roles:
     """Heads by what they do, the strongest first."""
 
     movers: tuple[str, ...]
-    against: tuple[str, ...]
-    askers: tuple[str, ...]
-    finders: tuple[str, ...]
+    negative: tuple[str, ...]
+    query_movers: tuple[str, ...]
+    value_movers: tuple[str, ...]
 
     @property
     def heads(self) -> tuple[str, ...]:
         """All of them, once each."""
-        return tuple(dict.fromkeys(chain(self.movers, self.against, self.askers, self.finders)))
+        return tuple(dict.fromkeys(chain(self.movers, self.negative, self.query_movers, self.value_movers)))
 
 
 def head_of(label: str) -> str:
@@ -148,10 +148,10 @@ def roles(seen: list[Measured]) -> Roles:
     direct = by_head(labels, np.mean([m.direct for m in seen], axis=0))
     edges = np.mean([m.edges for m in seen], axis=0)
     movers = strongest(direct, 6)
-    askers = strongest(by_head(labels, into(labels, edges, movers, "Q")), 5)
-    finders = strongest(by_head(labels, into(labels, edges, askers, "V")), 5)
-    against = strongest({head: -value for head, value in direct.items()}, 3)
-    return Roles(movers, against, askers, finders)
+    query_movers = strongest(by_head(labels, into(labels, edges, movers, "Q")), 5)
+    value_movers = strongest(by_head(labels, into(labels, edges, query_movers, "V")), 5)
+    negative = strongest({head: -value for head, value in direct.items()}, 3)
+    return Roles(movers, negative, query_movers, value_movers)
 
 
 # Checks -------------------------------------------------------------------------------------------------------
@@ -174,16 +174,16 @@ def attention(m: Measured, head: str) -> list[float]:
 
 
 def check(m: Measured, found: Roles) -> dict[str, list[float]]:
-    """For every head: contrast's total, live effects in both directions, attention, and the movers' gaze if it is patched."""
+    """For every head: contrast's total, live effects in both directions, attention, and the attention shift if it is patched."""
     total = by_head(m.labels, m.total)
     into_there, into_here = Patched(m.there, m.here, found.heads), Patched(m.here, m.there, found.heads)
     gains, losses = into_there.effects(m.target), -into_here.effects(m.target)
     live = {head: [gain, loss] for head, gain, loss in zip(into_there.changes, gains, losses, strict=True)}
-    gaze = movers_gaze(m, into_here, found.movers)
-    return {head: [total[head], *live[head], *attention(m, head), gaze[head]] for head in found.heads}
+    shift = attention_shift(m, into_here, found.movers)
+    return {head: [total[head], *live[head], *attention(m, head), shift[head]] for head in found.heads}
 
 
-def movers_gaze(m: Measured, patched: Patched, movers: tuple[str, ...]) -> dict[str, float]:
+def attention_shift(m: Measured, patched: Patched, movers: tuple[str, ...]) -> dict[str, float]:
     """How far all movers' attention from the end to IO minus S1 falls once a head's output comes from the twin."""
     at, falls = places(m), dict.fromkeys(patched.changes, 0.0)
     for mover in movers:
@@ -222,13 +222,13 @@ def report(
     for name, vector in (("straight to the target", direct), ("over all paths", total)):
         order = np.argsort(-np.abs(vector))[:12]
         print(f"{name}: " + ", ".join(f"{labels[i]} {vector[i]:+.3f}" for i in order))
-    for role in ("movers", "against", "askers", "finders"):
+    for role in ("movers", "negative", "query_movers", "value_movers"):
         print(f"\n{role}\nhead      contrast          a into b          b into a         same sign  end→IO end→S1 end→S2  "
-              "S2→S1 S2→S1+1 S1+1→S1  movers' gaze")  # fmt: skip
+              "S2→S1 S2→S1+1 S1+1→S1  attention shift")  # fmt: skip
         for head in getattr(found, role):
             print(row_of(head, [c[head] for c in checks]))
-    for name, heads, port in (("movers", found.movers, "Q"), ("askers", found.askers, "V"), ("finders", found.finders, "Q"),
-                              ("finders", found.finders, "K")):  # fmt: skip
+    for name, heads, port in (("movers", found.movers, "Q"), ("query_movers", found.query_movers, "V"), ("value_movers", found.value_movers, "Q"),
+                              ("value_movers", found.value_movers, "K")):  # fmt: skip
         sums = into(labels, edges, heads, port)
         order = np.argsort(-np.abs(sums))[:8]
         print(
