@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from .maps import LinearMap
+from .spaces import Space
 
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
+
+
+class Chained(Protocol):
+    """A map as planning sees it: what it is a product of, its shape, and what it costs."""
+
+    @property
+    def word(self) -> tuple[Chained, ...]:
+        """The factors, the leftmost applied last."""
+
+    @property
+    def source(self) -> Space:
+        """The space that it reads."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(target size, source size)."""
+
+    @property
+    def formula(self) -> str:
+        """How it is printed."""
+
+    @property
+    def apply_cost(self) -> int:
+        """Multiply-adds on one vector."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +109,7 @@ def associate(operands: Sequence[Operand]) -> Plan:
     return Plan(found.tree, products, found.cost, found.largest, _left_to_right(operands))
 
 
-def plan(map: LinearMap, columns: int | None = 1) -> Plan:
+def plan(map: Chained, columns: int | None = 1) -> Plan:
     """Return the cheapest order in which to apply a map to `columns` vectors; None: to multiply it out.
 
     The cost counts multiply-adds and comes from shapes alone. Scalar factors are left out.

@@ -6,18 +6,18 @@ A head's queries and keys are those before they are turned by rotary positions, 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import TargetError
 from .attention import normed, project
+from .config import Config
+from .weights import Weights
 from .weights import at as layer_of
-
-if TYPE_CHECKING:
-    from .trace import Trace
 
 Array = npt.NDArray[np.float64]
 
@@ -26,12 +26,40 @@ NOT_LINEAR = ("log_probs", "log_probability", "loss", "probabilities", "probabil
 _SIDE = re.compile(r"L(\d+)H(\d+)\.([QK])")
 
 
+class Weighted(Protocol):
+    """What has weights: a model."""
+
+    @property
+    def weights(self) -> Weights:
+        """All arrays."""
+
+
+class Recorded(Protocol):
+    """What was recorded of a run, as far as its points go: a trace."""
+
+    @property
+    def config(self) -> Config:
+        """Of the model that ran."""
+
+    @property
+    def model(self) -> Weighted:
+        """The model that ran."""
+
+    @property
+    def logits(self) -> Array:
+        """(n, d_out)."""
+
+    @property
+    def residuals(self) -> Mapping[str, Array]:
+        """By point, (n, d_model)."""
+
+
 def canonical(name: str) -> str:
     """Return the name under which a point is recorded: "final" is "final_in"."""
     return FINAL if name == "final" else name
 
 
-def values_at(trace: Trace, name: str) -> Array:
+def values_at(trace: Recorded, name: str) -> Array:
     """Return what stood at a point of a run, (n, width).
 
     Raises TargetError if there is no such point.
@@ -62,7 +90,7 @@ def values_at(trace: Trace, name: str) -> Array:
     )
 
 
-def _read_by_head(trace: Trace, layer: int, head: int, side: str) -> Array:
+def _read_by_head(trace: Recorded, layer: int, head: int, side: str) -> Array:
     config, w = trace.config, trace.model.weights
     read = trace.residuals[f"L{layer}.attn_in"]
     if config.positions == "qk":
