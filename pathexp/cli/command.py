@@ -19,7 +19,7 @@ Takes = Literal["nothing", "model", "run", "target"]
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a command, passed to its question as the keyword `name`.
+    """An option of a command, passed to its question as the keyword `name`, or as `keyword` where it says the same otherwise.
 
     `read` turns the word of the command line into the value; `default` None means that the question decides.
     """
@@ -34,6 +34,7 @@ class Option:
     many: bool = False
     required: bool = False
     positional: bool = False
+    keyword: str = ""
 
     def declare(self, parser: argparse._ActionsContainer) -> None:
         """Add the option to a parser."""
@@ -103,6 +104,18 @@ def whole(least: int = 0) -> Callable[[str], int]:
         return found
 
     return read
+
+
+def token_ids(words: str) -> list[int]:
+    """Read token ids.
+
+    >>> token_ids("3,14 15")
+    [3, 14, 15]
+    """
+    try:
+        return [int(word) for word in words.replace(",", " ").split()]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected integers such as 3,14,15, got {words!r:.60}") from None
 
 
 def integer(word: str) -> int:

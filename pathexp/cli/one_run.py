@@ -17,7 +17,7 @@ from ..expansion.expansion import tree
 from ..expansion.scores.score import score
 from ..expansion.scores.term import KINDS
 from ..expansion.summary import summary
-from .command import QUERY, SEED, Command, Option, fraction, integer, whole
+from .command import QUERY, SEED, Command, Option, fraction, integer, token_ids, whole
 
 MLP = Option("mlp", "whether paths pass through MLPs or start at them", choices=("gate", "source"))
 NODES = Option("nodes", "how many nodes of the tree to open (200)", whole(1), metavar="N")
@@ -53,10 +53,15 @@ COMMANDS = (
     ),
     Command(
         "contrast", contrast_summary, "one run",
-        "say why two texts get different predictions, through values, keys and queries",
+        "say why two texts, or two models, get different predictions, through values, keys and queries",
         "pathexp contrast attn-2l 'Macbeth shall sleep no more. Macbeth shall' 'Macbeth doth sleep no more. Macbeth shall'",
         takes="target", top="k", long=True,
-        options=(Option("other", "the text to compare with, of as many tokens", positional=True), NODES),
+        options=(
+            Option("other", "the text to compare with, of as many tokens", positional=True),
+            Option("other_tokens", "token ids instead of the other text, such as 3,14,15", token_ids, keyword="other"),
+            Option("against", "run the text (or the other text) on this model of the same shape", metavar="OTHER_MODEL"),
+            NODES,
+        ),
     ),
     Command(
         "decompose", decompose, "one run",

@@ -123,7 +123,9 @@ def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[s
 
 def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:
     """Return the options that were given, as the question's keywords."""
-    given = {option.name: getattr(options, option.name) for option in command.options}
+    given: dict[str, Any] = {option.keyword or option.name: None for option in command.options}
+    for option in command.options:
+        given |= _given(option, options, given)
     if command.top is not None:
         given[command.top] = options.top
     if command.windows is not None:
@@ -131,6 +133,16 @@ def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:
     if command.long or command.states:
         given |= limits_of(command, options)
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _given(option: Option, options: argparse.Namespace, before: Mapping[str, Any]) -> dict[str, Any]:
+    """An option as a keyword, if it was given and nothing else was that says the same."""
+    value, keyword = getattr(options, option.name), option.keyword or option.name
+    if value is None:
+        return {}
+    if before[keyword] is not None:
+        raise PathexpError(f"give {keyword} or --{option.name.replace('_', '-')}, not both")
+    return {keyword: value}
 
 
 def corpus_of(windows: int, options: argparse.Namespace) -> Corpus | None:

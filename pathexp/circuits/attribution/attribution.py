@@ -26,8 +26,8 @@ from ...model.trace import check_trace
 from . import shares
 from .decompose import Decomposition, decompose
 
-Unit = Literal["component", "head", "layer", "path", "token", "port"]
-UNITS = ("component", "head", "layer", "path", "token", "port")
+Unit = Literal["component", "head", "layer", "path", "token", "port", "source"]
+UNITS = ("component", "head", "layer", "path", "token", "port", "source")
 CONSTANTS, REMAINDER = "constants", "remainder"
 
 
@@ -100,8 +100,9 @@ def attribution(what: Trace | Contrast, target: Target, *, by: Unit = "head", k:
     what: a run, or the contrast of two: then what the target differs by is attributed.
     by: "component" (every entry of the stream: embeddings, heads, MLPs, biases); "head" (every head; embeddings,
         MLPs and constants as three more rows); "layer" (embedding and each branch of each layer); "path" (the `k`
-        largest paths); "token" (what came in at each source position, by all paths, labels `position:token`; of a contrast, at each position whose tokens differ);
-        "port" (of a contrast: by paths through values alone, through keys, through queries, through both).
+        largest paths); "token" (what came in at each source position, by all paths, labels `position:token`; of a contrast, at
+        each position whose tokens differ); "port" (of a contrast: by paths through values alone, through keys, through
+        queries, through both); "source" (of a contrast: by what sets out, tokens and, of two models, every weight).
 
     Raises PathexpError for another unit, TargetError for a target of another run. Wang et al. 2022, "Interpretability
     in the Wild", section 3.1, calls it direct logit attribution. Costs O(d_model) per entry and position, for tokens
@@ -117,9 +118,9 @@ def attribution(what: Trace | Contrast, target: Target, *, by: Unit = "head", k:
         return _of_contrast(what, target, by, k)
     trace = what
     check_trace(trace, "attribution")
-    if by == "port":
+    if by not in _ROWS:
         raise PathexpError(
-            "by='port' divides the difference of two runs: expected px.contrast(run, other), got a run"
+            f"by='{by}' divides the difference of two runs: expected px.contrast(run, other), got a run"
         )
     rows = dict(_ROWS[by](trace, target, k))
     return Attribution(trace, target, by, tuple(rows), np.array(list(rows.values()), dtype=np.float64))

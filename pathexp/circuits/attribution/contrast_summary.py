@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
 from ...answer import Answer, Facts, Note, Part
 from ...arguments import expect, whole
+from ...errors import PathexpError, TokenError
 from ...expansion import Expansion, expand
-from ...expansion.header import counted, prediction_line, run_facts, text_line
+from ...expansion.header import counted, model_line, prediction_line, run_facts, text_line
 from ...expansion.ranking import Ranking
 from ...expansion.tree import Tree, reporter
 from ...expansion.verdict import Verdict
 from ...graph import Contrast, contrast
-from ...model import Target, Trace
+from ...model import Model, Target, Trace, load
 from ...model.trace import check_trace
 from .attribution import Attribution, attribution
 
 FEW = 50_000
-"""Up to so many paths all are evaluated and the largest are listed; beyond, the tree stands in their place."""
+"""Up to so many paths all are evaluated and the largest are listed below the tree."""
 
+TEXT = "Macbeth shall sleep no more. Macbeth shall"
 OTHER_TEXT = "Macbeth doth sleep no more. Macbeth shall"
-"""The text that the default text is compared with: the earlier copy of its last token replaced."""
+"""What a text that repeats itself is compared with: the earlier copy of its last token replaced."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,6 +58,11 @@ class ContrastSummary(Answer):
     def shares(self) -> Attribution:
         """What runs through values alone, through keys, through queries, through both."""
         return attribution(self.graph, self.target, by="port")
+
+    @cached_property
+    def sources(self) -> Attribution:
+        """What each source adds by all its paths: tokens, and of two models every weight that differs."""
+        return attribution(self.graph, self.target, by="source")
 
     @cached_property
     def heads(self) -> Attribution:
@@ -93,41 +101,54 @@ class ContrastSummary(Answer):
         yield Facts(
             {"other_tokens": " ".join(str(int(token)) for token in there.tokens), "count": self.terms.count()}
         )
-        yield Note(f"{text_line(there)}\n{prediction_line(there, self.target.position)}", "against")
+        yield Note("\n".join(self.against()), "against")
         yield Note("\n".join(self.graph.frozen or ("nothing: this model is linear",)), "secants")
         yield self.verdict.check
-        for found in (self.shares, self.heads):
+        for found in (self.shares, self.heads, *((self.sources,) if self.two_models else ())):
             yield Note(found.headline())
             yield from (part for part in found.parts() if not isinstance(part, Facts))
-        yield from self.largest()
-
-    def largest(self) -> Iterator[Part]:
-        """Yield the largest paths where they are few, else the tree."""
-        if self.terms.count() <= FEW:
-            yield self.ranking.table(f"the {len(self.ranking)} largest in absolute value:")
-            return
         yield Note(self.tree.headline())
         yield from (part for part in self.tree.parts() if not isinstance(part, Facts))
+        if self.terms.count() <= FEW:
+            yield self.ranking.table(f"the {len(self.ranking)} largest in absolute value:")
+
+    @property
+    def two_models(self) -> bool:
+        """Whether the runs are of two models: weights that differ are sources."""
+        here, there = self.graph.runs
+        return here.model is not there.model
+
+    def against(self) -> Iterator[str]:
+        """Yield the other run in lines: its model if it is another, its text, its prediction."""
+        _, there = self.graph.runs
+        if self.two_models:
+            yield model_line(there.model)
+        yield text_line(there)
+        yield prediction_line(there, self.target.position)
 
 
 def contrast_summary(
     trace: Trace,
     target: Target,
     *,
-    other: str | Sequence[int] = OTHER_TEXT,
+    other: str | Sequence[int] | None = None,
+    against: Model | str | Path | None = None,
     k: int = 10,
     nodes: int = 200,
     seconds: float | None = None,
     progress: bool = False,
 ) -> ContrastSummary:
-    """Say why a run's text and another get different predictions, exactly: `px.contrast`, taken apart.
+    """Say why a run and another predict differently, exactly: `px.contrast`, taken apart.
 
     Parameters
     ----------
-    other: the text to compare with, of as many tokens, or its token ids; it is run on the same model.
-    k, nodes: how many paths are listed where they are few, how many nodes of the tree are opened where they are not.
+    other: the text to compare with, of as many tokens, or its token ids. Without it the text of the run itself, on
+        another model; on one model the text of the default example.
+    against: the model that the other run is made on, or its name or file; the run's own if not given.
+    k, nodes: how many paths are listed where they are few, how many nodes of the tree are opened.
 
-    Raises FreezeError for texts of unequal length in tokens, TargetError for a target of another run.
+    Raises PathexpError where nothing to compare with is given, FreezeError for texts of unequal length in tokens or
+    models of unequal shape, LoadError for a model that cannot be read, TargetError for a target of another run.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
@@ -136,5 +157,29 @@ def contrast_summary(
     """
     check_trace(trace, "contrast_summary")
     expect("contrast_summary", k=(k, whole(1)), nodes=(nodes, whole(1)))
-    graph = contrast(trace, trace.model.run(other))
+    graph = contrast(trace, other_run(trace, other, against))
     return ContrastSummary(graph, target, k, nodes, seconds, progress)
+
+
+def other_run(trace: Trace, other: str | Sequence[int] | None, against: Model | str | Path | None) -> Trace:
+    """Return the run that a run is compared with, by the rules of `contrast_summary`."""
+    if against is not None:
+        model = against if isinstance(against, Model) else load(against)
+        return model.run(trace.tokens.tolist() if other is None else other)
+    if other is None and not is_default(trace):
+        raise PathexpError(
+            f"nothing to compare this run of {len(trace)} tokens with: give the other text, of as many tokens "
+            "(`other`), or another model (`against`)"
+        )
+    return trace.model.run(OTHER_TEXT if other is None else other)
+
+
+def is_default(trace: Trace) -> bool:
+    """Return whether a run is of the default example's text."""
+    tokenizer = trace.model.tokenizer
+    if tokenizer is None:
+        return False
+    try:
+        return bool(trace.model.encode(TEXT) == trace.tokens.tolist())
+    except TokenError:
+        return False

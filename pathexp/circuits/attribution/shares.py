@@ -1,4 +1,4 @@
-"""What the difference of two runs is made of: by port, by head, by layer, by the tokens that differ. Exact partitions."""
+"""What the difference of two runs is made of: by port, by head, by layer, by the tokens and the weights that differ. Exact partitions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...expansion import expand
-from ...expansion.targets import on_stream
-from ...graph import Array, Component, Contrast
+from ...expansion.targets import on_stream, reads_output
+from ...graph import Array, Component, Contrast, Source, start_value
 from ...model import Target
 
 Rows = Iterator[tuple[str, float]]
@@ -38,7 +38,7 @@ def by_head(graph: Contrast, target: Target, k: int) -> Rows:
     for label, value in _writers(graph, target):
         node = graph.by_label[label]
         head = isinstance(node, Component) and node.head is not None
-        name = label.rpartition(".")[0] if head else "MLPs" if isinstance(node, Component) else "embedding"
+        name = label.rpartition(".")[0] if head else "MLPs" if isinstance(node, Component) else _kind(node)
         sums[name] = sums.get(name, 0.0) + value
     yield from sums.items()
 
@@ -49,9 +49,13 @@ def by_layer(graph: Contrast, target: Target, k: int) -> Rows:
     for label, value in _writers(graph, target):
         node = graph.by_label[label]
         branch = "attn" if isinstance(node, Component) and node.head is not None else "mlp"
-        name = f"L{node.layer}.{branch}" if isinstance(node, Component) else "embed"
+        name = f"L{node.layer}.{branch}" if isinstance(node, Component) else _kind(node, "embed")
         sums[name] = sums.get(name, 0.0) + value
     yield from sums.items()
+
+
+def _kind(node: object, tokens: str = "embedding") -> str:
+    return WEIGHTS if isinstance(node, Source) and node.kind == "weight" else tokens
 
 
 def by_component(graph: Contrast, target: Target, k: int) -> Rows:
@@ -68,16 +72,55 @@ def by_path(graph: Contrast, target: Target, k: int) -> Rows:
 
 
 def by_token(graph: Contrast, target: Target, k: int) -> Rows:
-    """What each position whose tokens differ adds by all paths. One backward pass."""
-    field = on_stream(target, graph)[None]
-    for block in reversed(graph.kernels):
-        every = np.arange(sum(len(stack.members) for stack in block.stacks) + len(block.single))
-        field = block.transposed.through_skip(field) + block.transposed.sums(field, [every])[0]
-    entered = sum((source.value() for source in graph.sources if source.depth == 0), np.zeros(field[0].shape))
+    """What each position whose tokens differ adds by all paths, then what weights add. One backward pass."""
+    fields = _pulled(graph, target)
+    tokens = [source for source in graph.sources if source.kind != "weight" and source.depth == 0]
+    entered = sum((source.value() for source in tokens), np.zeros(fields[0].shape))
     here, there = graph.runs
     for position in np.flatnonzero(here.tokens != there.tokens):
         name = f"{position}:{here.token_strings[position]}/{there.token_strings[position]}"
-        yield name, float(np.sum(field[0, position] * entered[position]))
+        yield name, float(np.sum(fields[0][position] * entered[position]))
+    if weights := [source for source in graph.sources if source.kind == "weight"]:
+        yield WEIGHTS, sum(_added(graph, target, fields, source) for source in weights)
+
+
+def by_source(graph: Contrast, target: Target, k: int) -> Rows:
+    """What each source adds by all its paths: the tokens, and of two models every weight. One backward pass."""
+    fields = _pulled(graph, target)
+    for source in graph.sources:
+        yield source.label, _added(graph, target, fields, source)
+
+
+WEIGHTS = "weights"
+
+
+def _pulled(graph: Contrast, target: Target) -> list[Array]:
+    """The target pulled back through all paths, in front of every block and of the sink, (n, d_model) each."""
+    fields = [on_stream(target, graph)[None]]
+    for block in reversed(graph.kernels):
+        every = np.arange(sum(len(stack.members) for stack in block.stacks) + len(block.single))
+        backward = block.transposed
+        fields.append(backward.through_skip(fields[-1]) + backward.sums(fields[-1], [every])[0])
+    return [field[0] for field in reversed(fields)]
+
+
+def _added(graph: Contrast, target: Target, fields: list[Array], source: Source) -> float:
+    """What a source adds wherever it enters: on the stream, in components that read it, in the sink."""
+    total = 0.0 if source.depth is None else float(np.sum(fields[source.depth] * source.value()))
+    for label, operator in source.into.items():
+        if label == graph.sink.label:
+            total += _straight(graph, target, source)
+        else:
+            entered = start_value(source.start, operator)
+            total += float(np.sum(fields[graph.places[label] + 1] * entered))
+    return total
+
+
+def _straight(graph: Contrast, target: Target, source: Source) -> float:
+    """What a source adds to a target past the stream."""
+    if graph.sink.label not in source.into or not reads_output(target, graph):
+        return 0.0
+    return float(start_value(source.start, source.into[graph.sink.label])[target.position] @ target.direction)
 
 
 def _writers(graph: Contrast, target: Target) -> Rows:
@@ -87,18 +130,34 @@ def _writers(graph: Contrast, target: Target) -> Rows:
         fields.append(block.transposed.through_skip(fields[-1][None])[0])
     fields.reverse()
     x = np.zeros(fields[0].shape)
-    for source in graph.sources:
-        if source.depth == 0:
-            x = x + source.value()
-            yield source.label, float(np.sum(fields[0] * source.value()))
-    for b, (block, of) in enumerate(zip(graph.kernels, graph.blocks, strict=True)):
-        outputs: Array = block.each(x[None], np.arange(len(of.components)))[:, 0]
-        for component, output in zip(of.components, outputs, strict=True):
+    for b, field in enumerate(fields):
+        for source in graph.sources:
+            if source.depth == b:
+                x = x + source.value()
+                yield source.label, float(np.sum(field * source.value()))
+        if b == len(graph.kernels):
+            break
+        outputs = _outputs(graph, b, x)
+        for component, output in zip(graph.blocks[b].components, outputs, strict=True):
             yield component.label, float(np.sum(fields[b + 1] * output))
-        x = block.through_skip(x[None])[0] + outputs.sum(axis=0)
+        x = graph.kernels[b].through_skip(x[None])[0] + outputs.sum(axis=0)
+    for source in graph.sources:
+        if graph.sink.label in source.into:
+            yield source.label, _straight(graph, target, source)
+
+
+def _outputs(graph: Contrast, b: int, x: Array) -> Array:
+    """What the components of a block give, (components, n, d_model): of the stream and of what enters in them."""
+    components = graph.blocks[b].components
+    outputs: Array = graph.kernels[b].each(x[None], np.arange(len(components)))[:, 0]
+    for at, component in enumerate(components):
+        for source in graph.sources:
+            if component.label in source.into:
+                outputs[at] += start_value(source.start, source.into[component.label])
+    return outputs
 
 
 ROWS = {
     "port": by_port, "head": by_head, "layer": by_layer, "component": by_component, "path": by_path,
-    "token": by_token,
+    "token": by_token, "source": by_source,
 }  # fmt: skip
