@@ -47,7 +47,9 @@ RESULTS = (
 
 RIGHT = {
     **dict.fromkeys(("position", "row", "index", "distance"), (-1, 0)),
-    **dict.fromkeys(("token", "a", "b"), (0,)),
+    **dict.fromkeys(("token", "a", "b", "output"), (0,)),
+    **dict.fromkeys(("direction", "share", "side", "type", "mode", "at"), ()),
+    "positions": (True,),
     **dict.fromkeys(
         ("k", "count", "label", "head", "point", "space", "name", "kind", "pair", "paths", "port"), ()
     ),
@@ -69,6 +71,8 @@ LEFT_OUT = {
     "measured",
     "merge",
     "index",
+    "title",
+    "certificate",
 }
 """Arguments with tests of their own."""
 GIVEN = {"target": TARGET, "token": 1, "a": 1, "b": 2, "vector": [0.0] * MODEL.config.d_vocab, "k": 2}

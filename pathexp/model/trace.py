@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import check, instance, one_of, whole
+from ..arguments import TEXT, check, instance, one_of, whole
 from ..errors import TargetError, TokenError
 from .config import Config
 from .points import canonical, values_at
@@ -176,6 +176,7 @@ class Trace:
         """
         place = self._position(position)
         check("space", space, one_of("logits", "residual"), TargetError)
+        check("at", at, TEXT, TargetError)
         if at and at != "logits":
             stood = values_at(self, at)
             read = _vector(vector, stood.shape[-1], "the width", at)

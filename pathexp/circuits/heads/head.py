@@ -10,7 +10,7 @@ import numpy as np
 
 from ...algebra import LinearMap, compose
 from ...answer import Answer, Note, Part
-from ...arguments import expect, whole
+from ...arguments import expect, one_of, whole
 from ...errors import FreezeError
 from ...expansion.header import model_facts
 from ...graph.factors import Factors, Side
@@ -93,6 +93,7 @@ class Head(Answer):
 
     def reads(self, side: Side) -> LinearMap:
         """Return what queries ("Q"), keys ("K") or values ("V") read, norm gains included, (d_head, d_model)."""
+        expect("reads", side=(side, one_of("Q", "K", "V")))
         weight = self._weights.w_read(side, self.layer, self.index).numbers()
         return compose(weight, *reading(self.model, self.layer))
 
