@@ -11,7 +11,7 @@ from .ends import CapMode
 from .files import check_graph_file, save_graph
 from .freeze import freeze
 from .graph import ResidualGraph
-from .kernel import BlockKernel, Indices, Stack, product_norm
+from .kernel import BlockKernel, Bundle, Indices, Stack, product_norm
 from .network import empty_multigraph
 from .nodes import Block, Component, Difference, One, OneHot, Sink, Source, Start, Values, start_value
 from .operators import (
@@ -44,6 +44,7 @@ __all__ = [
     "Automaton",
     "Block",
     "BlockKernel",
+    "Bundle",
     "CapMode",
     "Component",
     "Contrast",

@@ -116,7 +116,7 @@ class BlockKernel:
                     total += stack.written(part, rows[inside])
         for bundle in self.bundles:
             bundle.add_sums(x, groups, totals)
-        for index, operator in self._alone:
+        for index, operator in self.alone:
             if chosen := [total for total, group in zip(totals, groups, strict=True) if index in group]:
                 output = self._apply(operator, x)
                 for total in chosen:
@@ -134,7 +134,7 @@ class BlockKernel:
                 outputs[np.isin(wanted, stack.members[rows])] = stack.each(x, rows)
         for bundle in self.bundles:
             bundle.add_each(x, wanted, outputs)
-        for index, operator in self._alone:
+        for index, operator in self.alone:
             if index in wanted:
                 outputs[np.flatnonzero(wanted == index)[0]] = self._apply(operator, x)
         return outputs
@@ -148,7 +148,8 @@ class BlockKernel:
         return tuple(bundled(self.single, self.positions, self.backward))
 
     @cached_property
-    def _alone(self) -> tuple[tuple[int, Operator], ...]:
+    def alone(self) -> tuple[tuple[int, Operator], ...]:
+        """Components of `single` that share nothing with others."""
         together = {int(index) for bundle in self.bundles for index in bundle.members}
         return tuple((index, operator) for index, operator in self.single if index not in together)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -58,6 +58,11 @@ class Step:
 
     position: tuple[Factor, ...] = ()
     feature: tuple[Factor, ...] = ()
+
+    @cached_property
+    def maps(self) -> tuple[LinearMap | None, LinearMap | None]:
+        """Both words as linear maps, None for an empty one; multiplied together once."""
+        return word_map(self.position), word_map(self.feature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +193,8 @@ def _has_numbers(part: Part) -> bool:
 
 def word_map(word: tuple[Factor, ...]) -> LinearMap | None:
     """Return the product of a word as one linear map, or None for the empty word (the identity)."""
+    if len(word) == 1:
+        return word[0].numbers()
     return compose(*(factor.numbers() for factor in word)) if word else None
 
 
@@ -196,28 +203,28 @@ def _along_positions(apply: Callable[[Array], Array], x: Array) -> Array:
 
 
 def _push(part: Part, x: Array) -> Array:
-    if isinstance(part, Action):
-        return part.push(x)
+    if isinstance(part, Step):
+        position, feature = part.maps
+        # The side that shrinks the array most goes first; both orders give the same product.
+        x = x if feature is None else feature.apply(x)
+        return x if position is None else _along_positions(position.apply, x)
     if isinstance(part, Parallel):
         return reduce(np.add, (push(term, x) for term in part.terms))
     if isinstance(part, Gate):
         return part.numbers() * x
-    position, feature = word_map(part.position), word_map(part.feature)
-    # The side that shrinks the array most goes first; both orders give the same product.
-    x = x if feature is None else feature.apply(x)
-    return x if position is None else _along_positions(position.apply, x)
+    return part.push(x)
 
 
 def _pull(part: Part, x: Array) -> Array:
-    if isinstance(part, Action):
-        return part.pull(x)
+    if isinstance(part, Step):
+        position, feature = part.maps
+        x = x if feature is None else feature.T.apply(x)
+        return x if position is None else _along_positions(position.T.apply, x)
     if isinstance(part, Parallel):
         return reduce(np.add, (pull(term, x) for term in part.terms))
     if isinstance(part, Gate):
         return part.numbers() * x
-    position, feature = word_map(part.position), word_map(part.feature)
-    x = x if feature is None else feature.T.apply(x)
-    return x if position is None else _along_positions(position.T.apply, x)
+    return part.pull(x)
 
 
 def push(operator: Operator, x: Array) -> Array:

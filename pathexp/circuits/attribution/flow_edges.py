@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import merge
+from itertools import repeat
 
 import numpy as np
 
@@ -54,15 +56,33 @@ class FlowNode:
 def edges_of(sweep: FlowSweep) -> tuple[FlowEdge, ...]:
     """Return the edges that a path takes, the strongest first; kept apart by position, those that carry anything."""
     names = FlowNames(sweep.wires, sweep.target.position)
-    return tuple(sorted(_edges(sweep, names), key=lambda edge: edge.rank))
+    stream, direct = _stream_edges(sweep, names), sorted(_direct_edges(sweep, names), key=_rank)
+    return tuple(merge(stream, direct, key=_rank)) if direct else stream
 
 
-def _edges(sweep: FlowSweep, names: FlowNames) -> Iterator[FlowEdge]:
-    exist = sweep.paths_exist
-    for row, column in np.argwhere(exist.stream & _carries(sweep, sweep.stream)):
-        yield FlowEdge(names.writers[row], names.readers[column], "stream", float(sweep.stream[row, column]))
-    for number, k in np.argwhere(exist.direct & _carries(sweep, sweep.direct)):
+def _stream_edges(sweep: FlowSweep, names: FlowNames) -> tuple[FlowEdge, ...]:
+    """Sorted by arrays: there are hundreds of thousands in deep models."""
+    rows, columns = np.nonzero(sweep.paths_exist.stream & _carries(sweep, sweep.stream))
+    flows = sweep.stream[rows, columns]
+    order = np.lexsort((_places(names.readers)[columns], _places(names.writers)[rows], -np.abs(flows)))
+    writers = [names.writers[row] for row in rows[order].tolist()]
+    readers = [names.readers[column] for column in columns[order].tolist()]
+    return tuple(map(FlowEdge, writers, readers, repeat("stream"), flows[order].tolist()))
+
+
+def _places(names: Sequence[str]) -> np.ndarray:
+    """Where names stand in the alphabet; equal names at one place."""
+    places = {name: place for place, name in enumerate(sorted(set(names)))}
+    return np.array([places[name] for name in names], dtype=np.int64)
+
+
+def _direct_edges(sweep: FlowSweep, names: FlowNames) -> Iterator[FlowEdge]:
+    for number, k in np.argwhere(sweep.paths_exist.direct & _carries(sweep, sweep.direct)):
         yield FlowEdge(*names.direct(number, k), "direct", float(sweep.direct[number, k]))
+
+
+def _rank(edge: FlowEdge) -> tuple[float, str, str, str]:
+    return edge.rank
 
 
 def _carries(sweep: FlowSweep, flows: np.ndarray) -> Flags:

@@ -13,6 +13,7 @@ from ...graph import (
     Action,
     Array,
     BlockKernel,
+    Bundle,
     Gate,
     Indices,
     Operator,
@@ -49,10 +50,22 @@ def _spread(block: BlockKernel, noise: Array, components: Indices) -> Array:
         share = stack.norm[rows, None] / np.sqrt(stack.write.shape[1])
         where = np.isin(components, stack.members[rows])
         found[where] = share * _mixed(stack.patterns[rows, :n, :n], noise)
-    for index, operator in block.single:
+    for bundle in block.bundles:
+        where = np.isin(components, bundle.members)
+        if where.any():
+            found[where] = _through_bundle(bundle, noise, np.searchsorted(bundle.members, components[where]))
+    for index, operator in block.alone:
         if (where := components == index).any():
             found[where] = through(operator, noise, block.backward)
     return found
+
+
+def _through_bundle(bundle: Bundle, noise: Array, members: Indices) -> Array:
+    """The same through components that share what they read through and write through, which is crossed once."""
+    backward = bundle.inner.backward
+    first, last = (bundle.writes, bundle.reads) if backward else (bundle.reads, bundle.writes)
+    inside = _spread(bundle.inner, through(first, noise, backward), members)
+    return np.stack([through(last, each, backward) for each in inside]) if last else inside
 
 
 def through(operator: Operator, noise: Array, backward: bool) -> Array:
