@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
+import numpy as np
+
 from ...arguments import TRUTH, expect
 from ...errors import FreezeError
+from ...labels import head_label
 from ...model import Config, Trace
 from ...model.trace import check_trace
 from ..nodes import Sink, Source
@@ -39,7 +42,7 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
     is not. Secants: Shrikumar et al. 2017, "Learning Important Features Through Propagating Activation Differences";
     logarithmic means: Ang 2004, "Decomposition analysis for policymaking in energy".
 
-    Raises FreezeError for runs of unequal length or shape, or edited ones, PathexpError for what is no run.
+    Raises FreezeError for runs of unequal length or shape, edited ones, or such that see other keys, PathexpError for what is no run.
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=2, heads=2, d_mlp=8, norm="rmsnorm", seed=1)
@@ -85,6 +88,12 @@ def check_shapes(run: Trace, other: Trace) -> None:
     if edited := (*run.edited, *other.edited):
         raise FreezeError(
             f"a contrast takes runs as the model makes them; {', '.join(edited)} was edited by rerun()"
+        )
+    if (unlike := np.argwhere(np.isfinite(run.scores) != np.isfinite(other.scores))).size:
+        layer, head, query, key = (int(at) for at in unlike[0])
+        raise FreezeError(
+            f"a contrast takes runs in which the same keys are visible; {head_label(layer, head)} at position {query} "
+            f"sees key {key} in one run only ({len(unlike):,} such scores)"
         )
 
 
