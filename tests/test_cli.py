@@ -118,6 +118,7 @@ def test_models(capsys):
     ("arguments", "text"),
     [
         (["expand", "attn-9l"], "attn-9l"),
+        (["expand", "/dev/null"], "files without an ending"),
         (["expand", "attn-2l", "snowman ☃"], "☃"),
         (["expand", "attn-2l", ""], "0 tokens"),
         (["expand", "attn-2l", "the " * 400], "128"),

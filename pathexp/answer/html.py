@@ -43,7 +43,13 @@ def show(part: Part, top: int | None) -> str:
 @show.register
 def _(part: Note, top: int | None) -> str:
     title = f"<b>{word(part.title)}</b><br>" if part.title else ""
-    return f"<p>{title}{'<br>'.join(map(word, part.text.splitlines()))}</p>"
+    return f"<p>{title}{'<br>'.join(map(_indented, part.text.splitlines()))}</p>"
+
+
+def _indented(line: str) -> str:
+    """Return a line whose indentation a browser keeps: it would drop ordinary spaces."""
+    said = line.lstrip(" ")
+    return "&nbsp;" * (len(line) - len(said)) + word(said)
 
 
 @show.register

@@ -75,8 +75,9 @@ class Summary(Answer):
 
     @property
     def complete(self) -> bool:
-        """Whether the ranking, if there is one, is proven."""
-        return not self.ranked or self.ranking.exact
+        """Whether the ranking, if there is one, is proven, and the tree, if there is one, was not interrupted."""
+        grown = self.terms.count() <= FEW or self.tree.complete
+        return grown and (not self.ranked or self.ranking.exact)
 
     def headline(self) -> str:
         """Return how many paths there are, and of which order where there are few."""

@@ -79,7 +79,8 @@ class ResidualGraph:
         components = sum(1 for _ in self.components())
         sizes = f"{self.positions} positions × {self.d_model}"
         return (
-            f"<ResidualGraph: {len(self.sources)} sources, {components} components in {len(self.blocks)} blocks, "
+            f"<ResidualGraph: {_number(len(self.sources), 'source')}, {_number(components, 'component')} "
+            f"in {_number(len(self.blocks), 'block')}, "
             f"{sizes}{'; ' + '; '.join(self.changed) if self.changed else ''}>"
         )
 
@@ -321,3 +322,7 @@ class ResidualGraph:
         ['E', 'L0H0', 'L0H1', 'U']
         """
         return multigraph(self.sources, self.blocks, self.sink)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun if count == 1 else noun + 's'}"

@@ -1,6 +1,7 @@
 """What `expand` says: few paths are listed, very many are bundled in a tree, and the search runs when asked."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -73,3 +74,16 @@ def test_the_command_tree_prints_the_same_answer(capsys):
         json.loads(capsys.readouterr().out)
         == px.tree(trace, trace.logit(trace.top_token()), nodes=4).to_dict()
     )
+
+
+def test_an_interrupted_tree_is_not_complete_and_has_its_exit_code(deep, monkeypatch, capsys, tmp_path):
+    def press(tree, *_, **__):
+        return replace(tree, stopped="interrupted")
+
+    grown = px.tree(deep, deep.logit(4), nodes=3)
+    assert summary(deep, deep.logit(4), nodes=3).complete
+    monkeypatch.setattr("pathexp.expansion.expansion.Expansion.tree", lambda *_, **__: press(grown))
+    assert not summary(deep, deep.logit(4), nodes=3).complete
+    deep.model.save(tmp_path / "deep.npz")
+    assert main(["expand", str(tmp_path / "deep.npz"), "--tokens", "1 2 3", "--nodes", "3"]) == 3
+    assert "interrupted" in capsys.readouterr().out

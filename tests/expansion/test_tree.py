@@ -268,3 +268,15 @@ def test_branches_by_source_position_add_up_to_their_values(direction):
     values = {node.query: node.value for node in tree}
     for query, row in zip(matrix.rows, matrix.values, strict=True):
         assert row.sum() == pytest.approx(values[query], abs=1e-12)
+
+
+def test_a_tree_opened_to_its_end_has_no_unopened_rest_and_no_negative_zero():
+    trace = px.load("attn-1l").run("the king")
+    tree = px.tree(trace, trace.logit(1), nodes=500)
+    assert "no bundle of paths is left unopened" in str(tree) and "-0.0000" not in str(tree)
+    assert "unopened bundle" in str(px.tree(trace, trace.logit(1), nodes=1, direction="forward"))
+
+
+def test_a_notebook_keeps_the_indentation_of_a_tree():
+    trace = px.load("attn-2l").run("the king")
+    assert "<br>&nbsp;&nbsp;&nbsp;&nbsp;" in px.tree(trace, trace.logit(1))._repr_html_()

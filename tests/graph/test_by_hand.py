@@ -143,3 +143,8 @@ def test_node_paths_of_networkx_are_the_paths_of_the_expansion(trace):
 def test_layers_and_heads_are_whole_numbers(sizes):
     with pytest.raises(px.errors.ConfigError, match="expected an integer ≥"):
         px.ResidualGraph.attention_only(*sizes)
+
+
+def test_a_graph_counts_its_nodes_in_words():
+    assert "<ResidualGraph: 1 source, " in repr(px.ResidualGraph.attention_only(layers=2, heads=2))
+    assert "0 sources, 0 components in 0 blocks" in repr(px.ResidualGraph.by_hand(1, 1, [[1.0]]))

@@ -96,10 +96,11 @@ class ScoreRanking(Answer):
             columns.number("value", "contribution"), columns.number("advantage"), columns.flag("no_effect"),
             columns.formula("formula"), columns.hidden("latex"),
         )  # fmt: skip
-        others = counted(self.count - len(self), "other term")
+        others = self.count - len(self)
+        rest = [(counted(others, "other term"), "", "", self.remainder, None, None, None, None)]
         return Table(
             head, map(_row, self.terms), "terms", title, key=("query_path", "key_path"), value="value", shown=None,
-            rest=[(others, "", "", self.remainder, None, None, None, None)], absent="zero",
+            rest=rest if others else [], absent="zero",
         )  # fmt: skip
 
 

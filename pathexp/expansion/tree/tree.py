@@ -142,9 +142,10 @@ class Tree(Answer):
     def _finished_line(self) -> str:
         single = sum(map(Opening.singles, self.growth.openings))
         left = len(self) - self.nodes - single
+        rest = f"{counted(left, 'unopened bundle')} of paths add {self.value - self.finished:+.4f}"
         return (
             f"{counted(single, 'single path')} in the tree add {self.finished:+.4f}; "
-            f"{counted(left, 'unopened bundle')} of paths add {self.value - self.finished:+.4f}"
+            f"{rest if left else 'no bundle of paths is left unopened'}"
         )
 
     # Growing -------------------------------------------------------------------------------------------

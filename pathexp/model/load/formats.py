@@ -50,7 +50,8 @@ def load_path(path: Path, options: Options) -> Model:
         )
     if ending not in _READERS:
         raise LoadError(
-            f"Cannot load {str(path)!r}: files ending in {ending or 'nothing'!r} are not read. {_READ}"
+            f"Cannot load {str(path)!r}: {f'files ending in {ending!r}' if ending else 'files without an ending'} "
+            f"are not read. {_READ}"
         )
     if options != Options():
         raise LoadError(

@@ -93,3 +93,7 @@ def test_refused(capsys, tmp_path):
     assert "no head 'L7H0'" in refusal(capsys, "score", path, "abc", "--head", "L7H0")
     assert "cannot attend to key 2" in refusal(capsys, "score", path, "abc", "--query", "0", "--key", "2")
     assert "query 9 is not in this run" in refusal(capsys, "score", path, "abc", "--query", "9")
+
+
+def test_no_row_stands_for_others_where_every_term_is_listed(capsys):
+    assert "0 other" not in printed(capsys, "score", "attn-2l", "the king", "--head", "L0H0")
