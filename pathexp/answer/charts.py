@@ -146,6 +146,27 @@ def _lines(altair: Any, figure: Figure) -> Any:
     return made.properties(width=WIDE, height=HIGH)
 
 
+def _scatter(altair: Any, figure: Figure) -> Any:
+    data = figure.data
+    sizes = data.get("sizes") or [1.0] * len(data["x"])
+    points = [
+        {"x": x, "y": y, "label": inert(label), "size": size}
+        for x, y, label, size in zip(data["x"], data["y"], data["labels"], sizes, strict=True)
+    ]
+    scale = altair.Scale(zero=False)
+    return (
+        altair.Chart(altair.Data(values=points))
+        .mark_circle(color=NEGATIVE, opacity=0.6)
+        .encode(
+            x=altair.X("x:Q", title=data.get("x_title", "x"), scale=scale),
+            y=altair.Y("y:Q", title=data.get("y_title", "y"), scale=scale),
+            size=altair.Size("size:Q", legend=None, scale=altair.Scale(range=[12, 200])),
+            tooltip=["label:N", "x:Q", "y:Q", "size:Q"],
+        )
+        .properties(width=HIGH, height=HIGH)
+    )
+
+
 def _spectra(altair: Any, figure: Figure) -> Any:
     points = [
         {"series": inert(name), "real": real, "imaginary": imaginary}
@@ -215,5 +236,5 @@ def _arcs(altair: Any, figure: Figure) -> Any:
 
 KINDS: Mapping[str, Callable[[Any, Figure], Any]] = {
     "bars": _bars, "heatmap": _heatmap, "attention": _heatmap, "lines": _lines, "flow": _flow, "flame": _flame,
-    "spectra": _spectra, "arcs": _arcs,
+    "spectra": _spectra, "arcs": _arcs, "scatter": _scatter,
 }  # fmt: skip

@@ -1,10 +1,14 @@
 """Pictures: geometry that adds up, every kind drawn, files that open without a network, labels that cannot act."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from pathexp.answer import Figure, Report
 from pathexp.answer.boxes import arcs, boxes, ribbons
+from pathexp.answer.charts import KINDS
+from pathexp.answer.parts import FigureKind
 from pathexp.errors import AnswerError, PathexpError
 
 HOSTILE = "</script><script>alert(1)</script>'\\\x1b"
@@ -14,6 +18,7 @@ NODES = [
     {"id": 2, "parent": 0, "label": "L0H1", "query": "y", "value": -1.5, "count": 5, "depth": 1},
 ]
 FIGURES = {
+    "scatter": {"x": [1.0, 2.0], "y": [0.5, -1.0], "labels": ["a", HOSTILE], "sizes": [3, 4]},
     "bars": {"rows": ["a", HOSTILE], "values": [[1.0], [-2.0]]},
     "heatmap": {"rows": ["a", HOSTILE], "columns": ["b", "it's"], "values": [[1.0, -2.0], [None, 0.5]]},
     "attention": {"rows": ["a"], "columns": ["b", "c"], "values": [[0.3, 0.7]]},
@@ -61,6 +66,10 @@ def test_every_kind_is_drawn_and_its_labels_are_inert(kind, tmp_path) -> None:
     found.save(str(tmp_path / "x.html"), dark=True)
     page = (tmp_path / "x.html").read_text()
     assert "</script><script>alert" not in page and 'src="http' not in page
+
+
+def test_every_kind_that_a_part_may_have_can_be_drawn() -> None:
+    assert set(get_args(FigureKind)) == set(KINDS) == set(FIGURES)
 
 
 def test_large_heatmaps_keep_labels() -> None:
