@@ -212,3 +212,10 @@ def test_what_is_proven_of_paths_that_nobody_lists_is_said(tmp_path, capsys, lim
     told = json.loads(capsys.readouterr().out)
     assert told["exact"] == (not limit)
     assert 0 < told["examined"] < told["count"]
+
+
+@pytest.mark.parametrize(("command", "model"), [("expand", "attn-2l"), ("skip-trigrams", "attn-1l")])
+def test_help_names_the_default_model(capsys, command, model):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert f"(default: {model})" in " ".join(capsys.readouterr().out.split())

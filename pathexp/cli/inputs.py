@@ -30,9 +30,12 @@ def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
     """Declare the model, the text and the target, as far as the command takes them."""
     if command.takes == "nothing":
         return
-    parser.add_argument("model", nargs="?", default=command.model, help="a bundled model, a file or a folder")
+    about = "a bundled model, a file or a folder (default: %(default)s)"
+    parser.add_argument("model", nargs="?", default=command.model, help=about)
     if command.takes in ("run", "target"):
-        parser.add_argument("text", nargs="?", default=None, help="the text to run the model on")
+        parser.add_argument(
+            "text", nargs="?", default=None, help=f"the text to run the model on (default: {DEFAULT_TEXT!r})"
+        )
         parser.add_argument("--tokens", help="token ids instead of text, such as 3,14,15")
     if command.takes == "target":
         group = parser.add_argument_group("what to explain")
