@@ -37,6 +37,12 @@ def check_file(file: str) -> Path:
     return path
 
 
+def check_extra() -> None:
+    """Raise MissingExtraError unless what draws and writes pictures is installed."""
+    for module in ("altair", "vl_convert"):
+        extra(module, "viz", "pictures")
+
+
 def save(document: Document, file: str, name: str | None = None, *, dark: bool = False) -> None:
     """Write a picture; the ending says in which form.
 
@@ -44,7 +50,7 @@ def save(document: Document, file: str, name: str | None = None, *, dark: bool =
     be written.
     """
     path, figure = check_file(file), figure_of(document, name)
-    extra("vl_convert", "viz", "pictures")
+    check_extra()
     drawn = draw(figure, dark)
     try:
         if path.suffix.lower() == ".html":

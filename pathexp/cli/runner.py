@@ -81,6 +81,7 @@ def check_outputs(options: argparse.Namespace) -> None:
     """Refuse, before any work, a picture or a state that could not be written."""
     if options.save is not None:
         picture.check_file(options.save)
+        picture.check_extra()
         _check_folder("--save", options.save)
     if (file := getattr(options, "graph", None)) is not None:
         check_graph_file(file)
