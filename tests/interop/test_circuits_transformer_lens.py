@@ -154,6 +154,6 @@ def test_direct_logit_attribution(pair: Pair) -> None:
     if pair.bridge.cfg.attn_only:
         return
     stack = pair.cache.decompose_resid(mode="mlp", incl_embeds=False)
-    biased = [f"b_out_L{n}" in found.labels for n in range(3)]
+    biased = [f"b_out_L{n}" in found.names for n in range(3)]
     ours = [found[f"L{n}M"] + (found[f"b_out_L{n}"] if biased[n] else 0.0) for n in range(3)]
     agree(np.array(ours), attributed(pair, stack))
