@@ -63,7 +63,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
         subjects = subject
         if said and not (options.json or options.csv or options.latex):
             print(said, flush=True)
-    announce(f"{command.name}: at work")
+    announce(f"{command.name}: at work", getattr(options, "quiet", False))
     answer = command.ask(*subjects, **keywords(command, options))
     document = show(answer, options, None if command.top else options.top)
     if options.save is not None:
@@ -99,9 +99,9 @@ def _check_folder(name: str, file: str) -> None:
         raise PathexpError(f"{name}: the folder of {file!r} does not exist")
 
 
-def announce(said: str) -> None:
+def announce(said: str, quiet: bool) -> None:
     """Print on a terminal's stderr what is being done, before it is done."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not quiet:
         print(f"{inert(said)} …", file=sys.stderr, flush=True)
 
 
@@ -110,7 +110,7 @@ def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[s
     if command.takes == "nothing":
         yield "", []
         return
-    announce(f"loading {options.model}")
+    announce(f"loading {options.model}", getattr(options, "quiet", False))
     model = model_of(options)
     yield model_line(model), [model]
     if command.takes == "model":

@@ -82,6 +82,15 @@ QUESTIONS = {
     "order-importance": lambda a: px.order_importance(a.model, a.corpus),
     "bigrams": lambda a: px.bigrams(a.one, a.texts, min_count=1),
     "derive": lambda a: px.derive(),
+    "derive-score": lambda a: px.derive_score(),
+    "head": lambda a: px.head(a.model, "L1H0"),
+    "heads": lambda a: px.heads(a.model, runs=1),
+    "entropy": lambda a: px.entropy(a.trace),
+    "induction": lambda a: px.induction(a.model, runs=1),
+    "score": lambda a: px.score(a.trace, "L1H0", query=-1),
+    "swap": lambda a: px.swap(a.trace, "L1H0", "L0H0"),
+    "rebase": lambda a: px.rebase(a.trace, "L1H0"),
+    "intervene": lambda a: px.intervene(a.trace, a.target, cut="E L0H0 .* U"),
     "skip-trigram-effects": lambda a: skip_trigram_effects(
         a.one, list(px.skip_trigrams(a.one, k=2, bugs=0)), contexts=2
     ),

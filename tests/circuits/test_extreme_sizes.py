@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pathexp import composition, copying, virtual_weight
+from pathexp import composition, virtual_weight
 from pathexp.algebra import column, diagonal, entry, row
 from pathexp.circuits.composition.composition_path import path_composition
+from pathexp.circuits.heads.copying import copying
 from pathexp.circuits.small.virtual_heads import virtual_heads
 from pathexp.errors import SizeError
 from pathexp.graph.rescaled import rescaled

@@ -56,7 +56,7 @@ def test_a_trained_model_is_checked():
     check = found.check()
     assert found.exact and found.count > 1_000_000
     assert check.ok, str(check)
-    assert check.opened > 1 and check.cut > 20 and check.sets > 300
+    assert check.opened >= 1 and check.cut > 20 and check.sets > 300
     assert "checked without the search" in str(check)
 
 

@@ -113,7 +113,7 @@ class PositionFlow(Answer):
 
     def check(self) -> Check:
         """Return whether what arrives on the final stream, with constants of the unembedding, is the target."""
-        moved = np.concatenate([edges.reshape(-1) for edges in self.edges])
+        moved = np.concatenate([np.zeros(0), *(edges.reshape(-1) for edges in self.edges)])
         arrived = float(self.arriving[-1].sum()) + self.straight
         return Check(
             "what arrives adds up to the target", abs(arrived - self.target.value),

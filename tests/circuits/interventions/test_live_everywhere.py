@@ -109,7 +109,7 @@ def test_values_or_queries_and_keys_alone(name):
     close(intervene(trace, paths_along(writer.label, f"{reader.label}.V")).live, by_values)
     by_looks = edge_oracle(trace, writer, reader, gone, "qk")
     found = intervene(trace, paths_along(writer.label, reader.label))
-    close(replace(found, ports={reader.label: "qk"}).live, by_looks)
+    close(replace(found, cut=replace(found.cut, ports={reader.label: "qk"})).live, by_looks)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -1,6 +1,6 @@
 """Claim: of 100,000 searches made to break a proof, no claim is false of the exact values of all paths.
 
-    python benchmarks/adversaries.py [--cases 100000] [--first 0] [--workers 2] [--tiny]
+    python benchmarks/adversarial_searches.py [--cases 100000] [--first 0] [--workers 2] [--tiny]
 
 Graphs and models as in the tests: sharp attention, denormals, pairs that cancel at 2^±60, ties, zeros, sizes of 1e±150,
 duplicates, post-norms, constants, queries that cut. Each is searched within limits and enumerated; all values are
