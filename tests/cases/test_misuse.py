@@ -112,7 +112,7 @@ def test_a_full_disk_is_a_sentence():
 
 @pytest.mark.parametrize(
     "call",
-    ["composition", "copying", "induction", "heads", "skip_trigrams", "virtual_heads"],
+    ["composition", "induction", "heads", "skip_trigrams", "virtual_heads"],
 )
 def test_what_is_no_model_is_refused_by_the_name_of_the_call(trace, call):
     for wrong in (trace, px.freeze(trace), None):

@@ -10,6 +10,7 @@ from ...answer import Answer, Facts, Note, Part, Table, columns
 from ...expansion.header import counted, model_facts
 from ...graph.from_weights import has_token_space
 from ...model import Model
+from ...model.model import check_model
 from ..corpus.corpus import Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
@@ -135,6 +136,7 @@ def heads(
     Raises PathexpError if fewer than 3 tokens per copy fit. Olsson et al. 2022, "In-context Learning and Induction
     Heads"; Elhage et al. 2021, "Detecting Copying Behavior". Cost: `runs` forward passes, O(d_vocab d_model²).
     """
+    check_model(model, "heads")
     found = head_types(
         model, corpus=corpus, length=length, runs=runs, prefix=prefix, seed=seed, limits=limits
     )  # fmt: skip
