@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -127,14 +126,9 @@ print("same")
 
 
 def test_s14_one_sum_of_thousands_is_made_at_once():
-    def seconds(layers, heads):
-        terms = px.expand(px.ResidualGraph.attention_only(layers=layers, heads=heads))
-        start = time.perf_counter()
-        assert len(terms.expr().args) == terms.count()
-        return time.perf_counter() - start
-
-    seconds(1, 2)
-    assert seconds(3, 12) < 3
+    """All terms are arguments of one sum: chained additions would nest them, and take minutes."""
+    terms = px.expand(px.ResidualGraph.attention_only(layers=3, heads=12))
+    assert len(terms.expr().args) == terms.count() == 13**3
 
 
 def test_s15_queries_match_ordered_words():

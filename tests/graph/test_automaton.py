@@ -1,6 +1,5 @@
 """Machines against an independent oracle: a recursive matcher over words that is written here."""
 
-import time
 from itertools import combinations, product
 
 import numpy as np
@@ -321,12 +320,6 @@ def test_unknown_names_are_seen_before_paths():
 # Size --------------------------------------------------------------------------------------------------
 
 
-def elapsed(text, alphabet):
-    start = time.perf_counter()
-    compiled = compile_query(query(text), alphabet)
-    return compiled, time.perf_counter() - start
-
-
 LARGE = "E .* L3H5 .* L7H2 .* U"
 
 
@@ -336,27 +329,25 @@ LARGE = "E .* L3H5 .* L7H2 .* U"
     [(LARGE, 5), (f"~({LARGE})", 6), (f"{LARGE} & ~(E .* L8H1 .* U) & ~(E L0+ .* U)", 6)],
 )
 def test_machines_do_not_grow_with_the_model(heads, text, states):
-    compiled, seconds = elapsed(text, grid(12, heads))
+    compiled = compile_query(query(text), grid(12, heads))
     assert compiled.table.shape == (states, 2 + 12 * heads)
-    assert seconds < 1
 
 
-def test_any_way_of_writing_many_alternatives_is_fast():
+def test_any_way_of_writing_many_alternatives_is_the_same_machine():
     alphabet = grid(12, 12)
-    longhand, slow = elapsed(" | ".join(f"E {label} U" for label in alphabet.components), alphabet)
-    shorthand, fast = elapsed("E . U", alphabet)
-    assert same(longhand, shorthand) and slow + fast < 3
-    listed, seconds = elapsed(f"E ({' | '.join(alphabet.components)})* U", grid(12, 12))
-    assert same(listed, compile_query(query("E .* U"), alphabet)) and seconds < 1
+    longhand = compile_query(query(" | ".join(f"E {label} U" for label in alphabet.components)), alphabet)
+    assert same(longhand, compile_query(query("E . U"), alphabet))
+    listed = compile_query(query(f"E ({' | '.join(alphabet.components)})* U"), grid(12, 12))
+    assert same(listed, compile_query(query("E .* U"), alphabet))
 
 
 def test_avoiding_many_components_takes_few_states():
     alphabet = grid(12, 12)
     avoided = alphabet.components[::6]
     each = " & ".join(f"~(E .* {label} .* U)" for label in avoided)
-    compiled, seconds = elapsed(f"E .* U & {each}", alphabet)
+    compiled = compile_query(query(f"E .* U & {each}"), alphabet)
     kept = [label for label in alphabet.components if label not in avoided]
-    assert same(compiled, compile_query(query(f"E ({' | '.join(kept)})* U"), alphabet)) and seconds < 1
+    assert same(compiled, compile_query(query(f"E ({' | '.join(kept)})* U"), alphabet))
 
 
 def test_a_long_path_is_read():
