@@ -92,5 +92,6 @@ def test_its_tree_finds_the_head_that_brings_the_answer() -> None:
     (branch,) = (node for node in tree if node.word == ("L23H4", "U"))
     assert terms.where(branch.query).count() == branch.count
     assert abs(terms.where(branch.query).value(target) - branch.value) < 1e-10
-    frozen, live = px.intervene(trace, branch.query).effect(target)
+    (found,) = px.intervene(trace, target, cut=branch.query)
+    frozen, live = found.effect(target)
     assert abs(frozen + branch.value) < 1e-9 and -4 < live < -2
