@@ -139,6 +139,14 @@ def test_bad_input_is_refused_without_a_traceback(capsys, arguments, text):
     assert text in err
 
 
+@pytest.mark.parametrize("command", ["bigrams", "order-importance"])
+def test_what_is_missing_is_shown_with_an_example(capsys, command):
+    with pytest.raises(SystemExit) as left:
+        main([command])
+    said = capsys.readouterr().err
+    assert left.value.code == 2 and "--corpus" in said and f"Example: pathexp {command}" in said
+
+
 @pytest.mark.parametrize(("option", "value"), [("--layers", "-1"), ("--heads", "0"), ("--max-terms", "x")])
 def test_numbers_that_are_none_are_refused_by_the_option(capsys, option, value):
     with pytest.raises(SystemExit) as stop:

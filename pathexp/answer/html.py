@@ -7,7 +7,7 @@ from functools import singledispatch
 from html import escape
 
 from .cells import cell
-from .document import Document, checks_table
+from .document import Document
 from .legend import legend
 from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Row, Table
 from .text import hidden, hidden_row
@@ -55,7 +55,7 @@ def _indented(line: str) -> str:
 @show.register
 def _(part: Check, top: int | None) -> str:
     lines = [str(part), *part.detail.splitlines()]
-    return f"<p>{'<br>'.join(map(word, lines))}</p>" + show(checks_table((part,)), None)
+    return f"<p>{'<br>'.join(map(word, lines))}</p>"
 
 
 @show.register

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ..errors import PathexpError
 from ..version import VERSION
@@ -52,8 +53,17 @@ def _silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors show an example that works."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage, what is wrong and the example, and leave."""
+        self.print_usage(sys.stderr)
+        self.exit(REFUSED, f"{self.prog}: error: {message}\n" + (f"{self.epilog}\n" if self.epilog else ""))
+
+
+def _parser() -> Parser:
+    parser = Parser(
         prog="pathexp",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Take a transformer apart into paths that provably add up to its forward pass.\n\n"
