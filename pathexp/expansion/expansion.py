@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..arguments import TEXT, TRUTH, expect, one_of
+from ..arguments import AMOUNT, TEXT, TRUTH, expect, instance, one_of
 from ..errors import PathError, PathexpError, SizeError
 from ..graph import (
     Array,
@@ -207,6 +207,7 @@ class Expansion:
         nodes: int | None = None,
         memory: int | None = None,
         progress: bool = False,
+        tree: Tree | None = None,
     ) -> Ranking:
         """Return the k terms of largest absolute value toward a target, exactly.
 
@@ -222,7 +223,9 @@ class Expansion:
             told otherwise). A search that reaches one returns the best it has, `exact` False, and as `bound` how
             large anything missed can be (infinite if not even bounds were made). So does one that is interrupted
             from the keyboard.
-        progress: say on stderr how far the search is.
+        progress: say on stderr about what the search will cost, and how far it is.
+        tree: a tree of these terms. The search starts from the largest single paths in it: the k-th of them is the first
+            threshold. They are valued again by the search; the answer is the same.
 
         >>> import pathexp as px
         >>> trace = px.random_model(layers=12, heads=12, d_model=32, d_head=4, d_vocab=20, seed=1).run([1, 2, 3])
@@ -230,8 +233,11 @@ class Expansion:
         >>> best.exact, best.count, abs(best.value + best.remainder - best.target.value) < 1e-9
         (True, 46596170244962, True)
         """
+        expect("top", k=(k, AMOUNT), tree=(tree, instance(Tree, "a tree of these terms").or_none))
         limits = Budget(seconds, nodes, MEMORY if memory is None else memory, bool(progress))
-        return rank(self.walk, k, target, self.value(target), limits)
+        found = () if tree is None else tree.finds(k)
+        known = [tuple(path) for path in found if path in self]
+        return rank(self.walk, k, target, self.value(target), limits, known)
 
     def tree(
         self,

@@ -18,7 +18,7 @@ from .header import counted
 from .path import Path
 from .proof import Certificate, ProofCheck, check_ranking
 from .proof.checker import Claims
-from .search import Budget, Valued, by_size, certify, constant_lost, interrupts, search
+from .search import Budget, Valued, by_size, certify, constant_lost, interrupts, search, search_cost
 from .search.rounding import finite
 from .search.shadow import path_errors
 from .term import Term
@@ -170,18 +170,29 @@ ENUMERATED = 50_000
 """Up to this many paths a ranking evaluates all of them; beyond, it searches with bounds."""
 
 
-def rank(walk: Walk, k: int, target: Target, total: float, budget: Budget | None = None) -> Ranking:
+def rank(
+    walk: Walk,
+    k: int,
+    target: Target,
+    total: float,
+    budget: Budget | None = None,
+    known: Sequence[tuple[str, ...]] = (),
+) -> Ranking:
     """Rank the paths of a walk by |value| toward a target: few by evaluating all, many by a search with bounds.
 
     `total` is what all paths of the walk add to the target, computed without listing them. A search that ends
-    at its budget returns the best it found and the bound on anything missed.
+    at its budget returns the best it found and the bound on anything missed. It starts from paths that are `known`
+    to be large, if some are.
     """
     expect("top", k=(k, AMOUNT))
     k = int(k)
     if sum(walk.count_by_order) <= ENUMERATED:
         return enumerated(walk, k, target, total)
+    limits = budget or Budget()
+    if limits.progress:
+        limits.say(str(search_cost(walk)))
     with interrupts() as interrupted:
-        return searched(walk, k, target, total, replace(budget or Budget(), interrupted=interrupted))
+        return searched(walk, k, target, total, replace(limits, interrupted=interrupted), known)
 
 
 def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
@@ -215,9 +226,18 @@ def _errors(walk: Walk, target: Target) -> Array:
         return path_errors(walk, target, path_values)
 
 
-def searched(walk: Walk, k: int, target: Target, total: float, budget: Budget) -> Ranking:
-    """Rank by a search with bounds, within a budget."""
-    found, straight = search(walk, k, target, budget), _straight(walk, target)
+def searched(
+    walk: Walk,
+    k: int,
+    target: Target,
+    total: float,
+    budget: Budget,
+    known: Sequence[tuple[str, ...]] = (),
+) -> Ranking:
+    """Rank by a search with bounds, within a budget, from the paths that are known to be large."""
+    straight = _straight(walk, target)
+    given = {path.word for path in straight}
+    found = search(walk, k, target, budget, [word for word in known if word not in given])
     paths = sorted([*found.paths, *straight], key=by_size)
     if found.exact and found.bound == 0.0:
         paths += _zeros(walk, k - len(paths), {path.word for path in paths})

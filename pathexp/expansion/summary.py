@@ -14,6 +14,7 @@ from ..model import Target, Trace
 from .expansion import Expansion, expand
 from .header import counted, run_facts
 from .ranking import Ranking
+from .search import search_cost
 from .tree import Tree, reporter
 from .verdict import Verdict
 
@@ -54,7 +55,8 @@ class Summary(Answer):
     @cached_property
     def ranking(self) -> Ranking:
         """The largest terms."""
-        return self.terms.top(self.k, self.target, seconds=self.seconds, progress=self.progress)
+        tree = self.tree if self.terms.count() > FEW else None
+        return self.terms.top(self.k, self.target, seconds=self.seconds, progress=self.progress, tree=tree)
 
     @cached_property
     def tree(self) -> Tree:
@@ -114,6 +116,8 @@ class Summary(Answer):
         if self.terms.count() > FEW:
             until = "until it is proven" if self.seconds is None else f"for {self.seconds:g} s"
             yield Note(f"searching for the {self.k} largest single paths {until}; Ctrl-C shows what there is")
+            if not self.progress:  # else the search says so itself
+                yield Note(str(search_cost(self.terms.walk)))
         yield self.ranking.table(
             f"the {len(self.ranking)} largest in absolute value, toward {self.target.label}:"
         )

@@ -2,6 +2,7 @@
 
 from .budget import MEMORY, Budget
 from .certified import Found, certify, search
+from .cost import SearchCost, search_cost
 from .entries import Entries, all_entries
 from .found import Valued, by_size
 from .goal import Goal, constant_lost
@@ -18,6 +19,7 @@ __all__ = [
     "Goal",
     "Layout",
     "Reached",
+    "SearchCost",
     "Tables",
     "Valued",
     "all_entries",
@@ -27,5 +29,6 @@ __all__ = [
     "interrupts",
     "reachable_sets",
     "search",
+    "search_cost",
     "tables",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ldexp
 
@@ -14,6 +15,7 @@ from ...model import Target
 from ..proof.certificate import Certificate
 from .budget import Budget
 from .entries import SINK
+from .finds import threshold, valued
 from .found import Best, Suffixes, Valued, by_size
 from .goal import Goal
 from .reach import Bounds, Reach
@@ -37,15 +39,19 @@ class Found:
     bound: float
 
 
-def search(walk: Walk, k: int, target: Target, budget: Budget) -> Found:
+def search(
+    walk: Walk, k: int, target: Target, budget: Budget, known: Sequence[tuple[str, ...]] = ()
+) -> Found:
     """Return the k paths of largest |value| toward a target.
 
-    Paths that go straight into the sink are not among them, nor are those through what writes nothing. What is not
+    `known` are paths of the walk that are large for all that somebody knows; they are valued again, and set the first
+    threshold. Paths that go straight into the sink are not among them, nor are those through what writes nothing. What is not
     listed is at most `bound` in absolute value, rounding included, and every value is within its `error`.
     """
     goal = Goal.of(target, walk.graph)
     with np.errstate(all="ignore"):
-        found = _searched(walk, k, goal, budget)
+        first = valued(tables(walk).layout, goal, known)
+        found = _searched(walk, k, goal, budget, Found(first, len(first), False, float("inf")))
     return Found(
         [Valued(goal.units(path.value), path.word, goal.most(path.error)) for path in found.paths],
         found.examined,
@@ -54,17 +60,17 @@ def search(walk: Walk, k: int, target: Target, budget: Budget) -> Found:
     )
 
 
-def _searched(walk: Walk, k: int, goal: Goal, budget: Budget) -> Found:
-    known, found = tables(walk), None
+def _searched(walk: Walk, k: int, goal: Goal, budget: Budget, first: Found) -> Found:
+    known, found = tables(walk), first
     if norms := None if known.has_sets else known.norm_bounds:
         nodes = NORM_NODES if budget.nodes is None else min(NORM_NODES, budget.nodes)
-        found = _search(known, norms, k, goal, replace(budget, nodes=nodes))
+        found = _search(known, norms, k, goal, replace(budget, nodes=nodes), first)
         if found.exact or budget.late() or nodes == budget.nodes:
             return found
     sets = known.set_bounds(lambda b: _stopped(budget, b))
     if sets is not None:
-        return _joined(k, _search(known, sets, k, goal, budget), found)
-    return found or _unbounded(known, k, goal, budget)
+        return _search(known, sets, k, goal, budget, found)
+    return found if norms else _joined(k, _unbounded(known, k, goal, budget), found)
 
 
 def _stopped(budget: Budget, b: int) -> bool:
@@ -83,12 +89,13 @@ def _unbounded(known: Tables, k: int, goal: Goal, budget: Budget) -> Found:
     return Found(sweep.best.words(), sweep.best.examined, False, float("inf"))
 
 
-def _search(known: Tables, bounds: Bounds, k: int, goal: Goal, budget: Budget) -> Found:
-    first = _sweep(known, bounds, k, goal, budget, 0.0, max(BEAM, k // 64))
-    best = Found(first.best.words(), first.best.examined, False, first.best.missed)
+def _search(known: Tables, bounds: Bounds, k: int, goal: Goal, budget: Budget, before: Found) -> Found:
+    """A beam above the threshold of what was found before, and an exact sweep above that of both."""
+    first = _sweep(known, bounds, k, goal, budget, threshold(before.paths, k), max(BEAM, k // 64))
+    best = _joined(k, Found(first.best.words(), first.best.examined, False, first.best.missed), before)
     if first.stopped:
         return best
-    exact = _sweep(known, bounds, k, goal, budget, first.best.threshold, None)
+    exact = _sweep(known, bounds, k, goal, budget, max(first.best.threshold, threshold(best.paths, k)), None)
     if exact.done:
         _check_nothing_lost(best.paths, exact)
     return _joined(k, Found(exact.best.words(), exact.best.examined, exact.done, exact.best.missed), best)
@@ -124,10 +131,8 @@ def _check_nothing_lost(first: list[Valued], exact: Sweep) -> None:
             )
 
 
-def _joined(k: int, found: Found, other: Found | None) -> Found:
+def _joined(k: int, found: Found, other: Found) -> Found:
     """One answer from two over the same paths: what either found, and the better bound on what neither did."""
-    if other is None:
-        return found
     values = {path.word: path for path in [*other.paths, *found.paths]}
     paths = sorted(values.values(), key=by_size)
     cut = max((abs(path.value) + path.error for path in paths[k:]), default=0.0)

@@ -85,14 +85,15 @@ class Losses:
     def read(self, b: int, component: int) -> Array:
         """What is lost where covectors meet the entries that a component of block b reads; SINK for the sink."""
         if component == SINK:
-            return self._met(self.entries[b].lost, self.longest[b])
+            return self.met(self.entries[b].lost, self.longest[b])
         for s, heads in enumerate(self.layout.heads[b]):
             if component in heads.members:
                 return self.direct(b, s)
         operator = self.layout.walk.graph.blocks[b].components[component].operator
         off = lost(operator, self.longest[b]) + self.layout.carry(b, component, self.entries[b].lost)
-        return self._met(off, self.longest[b + 1])
+        return self.met(off, self.longest[b + 1])
 
-    def _met(self, off: Array, longest: Array) -> Array:
+    def met(self, off: Array, longest: Array) -> Array:
+        """What is lost where covectors meet prefixes `longest` (n,) long that are `off` (n,) by at most."""
         n, d = self.layout.size
         return np.asarray(2 * (off + gamma(n * d) * longest))

@@ -11,7 +11,20 @@ from math import prod
 import numpy as np
 
 from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
-from ...graph import Action, Array, Factor, Gate, One, Operator, Parallel, Part, Start, Step, Values
+from ...graph import (
+    Action,
+    Array,
+    Factor,
+    Gate,
+    One,
+    Operator,
+    Parallel,
+    Part,
+    Start,
+    Step,
+    Values,
+    WeakCache,
+)
 from .rounding import finite, gamma, largest, lengths
 
 _UP = 1 + 1e-9
@@ -35,7 +48,11 @@ def size(map: LinearMap) -> float:
             return _UP * sum(size(term) for term in terms)
         case Kron(left=left, right=right):
             return _product([size(left), size(right)])
-    return frobenius(map.array if isinstance(map, Dense) else map.dense())
+    return KEPT.get(map, "size", lambda: frobenius(map.array if isinstance(map, Dense) else map.dense()))
+
+
+KEPT: WeakCache[LinearMap, float] = WeakCache()
+"""Sizes of the maps that are alive: an unembedding holds tens of millions of numbers, and every bound asks for its size."""
 
 
 def frobenius(array: Array) -> float:
@@ -116,8 +133,14 @@ def tight(operator: Operator, far: Array) -> Array:
 
     Costs a product of every factor with itself.
     """
-    shrink = [spectral(factor.numbers()) / size(factor.numbers()) for factor in _features(operator)]
+    shrink = [_shrunk(factor.numbers()) for factor in _features(operator)]
     return finite(spread(operator, far) * np.prod([1.0, *shrink]))
+
+
+def _shrunk(map: LinearMap) -> float:
+    """By how much the spectral norm of a map is below its size."""
+    whole = size(map)
+    return spectral(map) / whole if 0 < whole < np.inf else 1.0
 
 
 def _features(operator: Operator) -> list[Factor]:
@@ -130,10 +153,14 @@ def spectral(map: LinearMap) -> float:
     whole = size(map)
     if not isinstance(map, Dense) or not 0 < whole < np.inf:
         return whole
-    narrow = map.array if map.shape[0] <= map.shape[1] else map.array.T
-    unit = narrow / whole
+    return KEPT.get(map, "spectral", lambda: min(whole, _schatten(map.array, whole)))
+
+
+def _schatten(array: Array, whole: float) -> float:
+    """Schatten's 8-norm of an array of a Frobenius norm, with room for its rounding."""
+    unit = (array if array.shape[0] <= array.shape[1] else array.T) / whole
     square = float(largest(unit @ unit.T)) + gamma(unit.shape[1])
-    return min(whole, whole * float(np.sqrt(square)) * _UP)
+    return whole * float(np.sqrt(square)) * _UP
 
 
 def is_zero(operator: Operator) -> bool:

@@ -39,6 +39,11 @@ class Opening:
         """The ranks by |value| of the children that hold more than one path."""
         return np.flatnonzero(~self._single[self.order]).astype(np.int32)
 
+    @property
+    def single_ranks(self) -> Indices:
+        """The ranks by |value| of the children that are single paths."""
+        return np.flatnonzero(self._single[self.order]).astype(np.int32)
+
     @cached_property
     def finished(self) -> float:
         """What the children that are single paths add together."""

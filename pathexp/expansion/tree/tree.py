@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from ...graph import Walk, positions_needed
 from ...model import Target
 from ...model.points import LOGITS
 from ..header import amount, counted, run_facts
+from ..path import Path
 from ..search import interrupts
 from ..targets import on_stream
 from ..values import straight_values
@@ -86,6 +88,15 @@ class Tree(Answer):
     def leaves(self) -> Iterator[TreeNode]:
         """Iterate over the nodes that were not opened: an exact partition of all paths."""
         return (node for node in self if not node.opened)
+
+    def finds(self, k: int) -> tuple[Path, ...]:
+        """Return the k largest leaves that are single paths, or as many as there are, by |value|."""
+        waiting = ((opening.single_ranks, number) for number, opening in enumerate(self.growth.openings))
+        leaves = ((number, int(rank)) for ranks, number in waiting for rank in ranks[:k])
+        nodes = heapq.nsmallest(
+            k, (TreeNode(self, leaf) for leaf in leaves), key=lambda node: -abs(node.value)
+        )
+        return tuple(node.path for node in nodes if node.path is not None)
 
     @cached_property
     def finished(self) -> float:
