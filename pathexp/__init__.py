@@ -14,6 +14,8 @@ from .circuits.attribution.decompose import decompose
 from .circuits.attribution.flow import flow
 from .circuits.attribution.lens import lens
 from .circuits.attribution.position_flow import position_flow
+from .circuits.cases.average import average
+from .circuits.cases.case import Case
 from .circuits.composition.composition import composition
 from .circuits.composition.virtual_weight import virtual_weight
 from .circuits.corpus.corpus import Corpus
@@ -26,7 +28,8 @@ from .circuits.heads.heads import heads
 from .circuits.heads.induction import induction
 from .circuits.heads.rebase import rebase
 from .circuits.heads.swap import swap
-from .circuits.interventions.intervene import intervene, paths_along, paths_through
+from .circuits.interventions.cuts import paths_along, paths_through
+from .circuits.interventions.intervene import intervene
 from .circuits.small.bigrams import bigrams
 from .circuits.small.skip_trigrams import skip_trigrams
 from .circuits.small.virtual_heads import virtual_heads
@@ -61,6 +64,7 @@ __version__ = VERSION
 
 __all__ = [
     "Answer",
+    "Case",
     "Config",
     "Corpus",
     "Expansion",
@@ -79,6 +83,7 @@ __all__ = [
     "Verdict",
     "Weights",
     "attribution",
+    "average",
     "bigrams",
     "bottlenecks",
     "composition",

@@ -147,6 +147,10 @@ def sequence_of(each: Kind, says: str, length: int | None = None) -> Kind:
 NUMBER = Kind(
     "a number", lambda value: isinstance(value, Real) and not isinstance(value, bool) and value == value
 )
+SHARE = Kind(
+    "a number from 0 to 1",
+    lambda value: finite(least=0).holds(value) and isinstance(value, Real) and float(value) <= 1,
+)
 TEXT = instance(str, "a string")
 TRUTH = Kind("True or False", lambda value: isinstance(value, bool) or type(value).__name__ == "bool")
 SWITCH = instance(bool, "True or False")

@@ -11,7 +11,8 @@ from ..circuits.attribution.position_flow import position_flow
 from ..circuits.heads.entropy import entropy
 from ..circuits.heads.rebase import rebase
 from ..circuits.heads.swap import swap
-from ..circuits.interventions.intervene import edge, intervene
+from ..circuits.interventions.cuts import edge
+from ..circuits.interventions.intervene import intervene
 from ..circuits.subspaces.equivariance import equivariance
 from ..expansion.expansion import tree
 from ..expansion.scores.score import score

@@ -75,7 +75,8 @@ class Attribution(Answer):
         yield Facts({"unit": self.unit})
         yield Table(
             (columns.text("name", self.unit), columns.number("adds", "contribution", "logits")),
-            ranked, name="contributions", key=("name",), value="adds", additive=True, absent="zero",
+            ranked, name="contributions", key=("name",), value="adds", additive=True,
+            absent="unknown" if self.unit == "path" else "zero",
             rest=[("all", float(self.values.sum()))],
         )  # fmt: skip
         yield self.check()

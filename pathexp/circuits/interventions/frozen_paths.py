@@ -51,10 +51,6 @@ class FrozenPaths(KeptPaths):
         constants = self._constants_into(component.label, dropped if along else frozenset())
         return sum(constants, push(component.operator, stream))
 
-    def mean_output(self, component: Component) -> Array:
-        """Raise GraphError: frozen means are sums of paths in the other runs, which `Intervention.frozen` takes."""
-        raise GraphError(f"a frozen sum of paths has no mean output of {component.label}")
-
     def _constants_into(self, label: str, dropped: frozenset[str]) -> list[Array]:
         sources = (s for s in self.graph.sources if label in s.into and s.label not in dropped)
         return [start_value(source.start, source.into[label]) for source in sources]

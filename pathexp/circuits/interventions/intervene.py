@@ -7,74 +7,49 @@ norms and MLPs after it), for one into its keys it is everything, because frozen
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
 
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
 from ...arguments import LOGITS, Kind, expect, instance, one_of
-from ...errors import PathexpError, QueryError
+from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
 from ...expansion.targets import on_stream
-from ...graph import Array, Query, Walk, check_paths, freeze, query
+from ...graph import Array, Query, Walk, freeze
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
 from ..corpus.corpus import Corpus
+from .cuts import Cut, checked_cuts
 from .frozen_paths import FrozenPaths
 from .kept_paths import INPUTS, KeptPaths, Reading
 from .live_paths import LivePaths
+from .means import Means, RunMeans
 
-_PORT = re.compile(r"(?P<label>[A-Za-z_]\w*)\.(?P<port>[A-Za-z]\w*)")
-_PORTS = {"Q": "q", "K": "k", "V": "v"}
 _HOW = Kind("LivePaths or FrozenPaths", lambda how: how in (LivePaths, FrozenPaths))
 MOST_MEANS = 16
 """How many windows of a corpus a mean is taken over."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Paths, and for components by label the inputs that alone read without them: "q", "k", "v".
-
-    >>> print(paths_along("L0H1", "L1H0.K"))
-    S? .* L0H1 L1H0 .* U, by k of L1H0
-    """
-
-    query: Query
-    ports: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-    def __str__(self) -> str:
-        by = ", ".join(f"{inputs} of {label}" for label, inputs in self.ports.items())
-        return f"{self.query}, by {by}" if by else str(self.query)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _cut_again, (self.query, dict(self.ports))
-
-
-def _cut_again(query: Query, ports: dict[str, str]) -> Cut:
-    return Cut(query, MappingProxyType(ports))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Intervention:
     """The logits of a run without some of its paths: `frozen` (n, V) and `live` (n, V).
 
-    `cut` are the paths. With `patch_from` they carry the tokens of that run instead of nothing; with `means` the mean
-    over these runs stands in place of them. `inputs` are what of the components reads along paths (all of "qkvm", or
+    `cut` are the paths. With `patch_from` they carry the tokens of that run instead of nothing; with `means` a mean
+    stands in place of them. `inputs` are what of the components reads along paths (all of "qkvm", or
     less); components with ports in `cut` have their own.
     """
 
     trace: Trace
     cut: Cut
     patch_from: Trace | None = None
-    means: tuple[Trace, ...] = ()
+    means: Means | None = None
     inputs: str = INPUTS
 
     def __repr__(self) -> str:
@@ -90,16 +65,7 @@ class Intervention:
     def frozen(self) -> Array:
         """The logits with everything frozen as in the run, (n, V): exact sums of paths, none listed."""
         kept = self.kept(FrozenPaths).logits()
-        if not self.means:
-            return kept
-        found: Array = kept + np.mean([self._removed(run) for run in self.means], axis=0)
-        return found
-
-    def _removed(self, run: Trace) -> Array:
-        """What cutting the same paths, frozen, takes from the logits of another run."""
-        there = Intervention(run, self.cut, inputs=self.inputs)
-        removed: Array = run.logits - there.kept(FrozenPaths).logits()
-        return removed
+        return kept if self.means is None else kept + self.means.removed(self.cut, self.inputs)
 
     @cached_property
     def live(self) -> Array:
@@ -109,7 +75,7 @@ class Intervention:
     def kept(self, how: type[KeptPaths]) -> KeptPaths:
         """Return the paths that are not cut, live or frozen: `how` is LivePaths or FrozenPaths."""
         expect("kept", how=(how, _HOW))
-        reading, means = Reading(self.inputs, self.cut.ports), self.means if how is LivePaths else ()
+        reading, means = Reading(self.inputs, self.cut.ports), self.means if how is LivePaths else None
         walk = Walk(freeze(self.trace), ~self.cut.query)
         return how(self.trace, walk, self.patch_from, reading, means)
 
@@ -197,7 +163,7 @@ class Interventions(Answer):
 def intervene(
     trace: Trace, target: Target, *, cut: str | Query | Cut | None = None, node: str | None = None,
     edge: tuple[str, str] | None = None, patch_from: Trace | str | Sequence[int] | None = None,
-    zero: str | Trace = "zero", means: str | Path | Iterable[Trace] | None = None, inputs: str = INPUTS,
+    zero: str | Trace = "zero", means: str | Path | Iterable[Trace] | Means | None = None, inputs: str = INPUTS,
 ) -> Interventions:  # fmt: skip
     """Cut paths of a run, replace them by a mean, or patch them from another run: frozen and live, any architecture.
 
@@ -230,9 +196,9 @@ def intervene(
     _check_target(target, trace)
     other = _run(trace, patch_from)
     runs = _means(trace, zero, means)
-    if other is not None and runs:
+    if other is not None and runs is not None:
         raise PathexpError("give patch_from, or zero with means, not both")
-    cuts = {name: _checked(each, trace) for name, each in _cuts(trace, cut, node, edge).items()}
+    cuts = checked_cuts(trace, cut, node, edge)
     made = [Intervention(trace, each, other, runs, inputs) for each in cuts.values()]
     for each in made:
         each.kept(LivePaths)  # refuses now what could not be done later
@@ -248,26 +214,26 @@ def _numbers(one: Intervention, target: Target) -> tuple[int, tuple[float, float
     return one.paths, (*one.effect(target), mean_kl(one.trace.logits, one.live))
 
 
-def _named(zero: object, runs: tuple[Trace, ...]) -> str:
+def _named(zero: object, means: Means | None) -> str:
     """What is done to the paths, in words."""
-    if not runs:
+    if means is None:
         return "set to zero"
-    if zero != "mean":
-        return "replaced by what they were in another run"
-    return f"replaced by their mean over {counted(len(runs), 'run')}"
+    return f"replaced by {means.said() if zero == 'mean' else 'what they were in another run'}"
 
 
 def _run(trace: Trace, given: Trace | str | Sequence[int] | None) -> Trace | None:
     return given if given is None or isinstance(given, Trace) else trace.model.run(given)
 
 
-def _means(trace: Trace, zero: object, means: str | Path | Iterable[Trace] | None) -> tuple[Trace, ...]:
-    """The runs whose mean stands in place of what is cut; none where that is zero."""
+def _means(trace: Trace, zero: object, means: str | Path | Iterable[Trace] | Means | None) -> Means | None:
+    """What stands in place of what is cut; nothing where that is zero."""
     if isinstance(zero, Trace):
-        return (zero,)
+        return RunMeans((zero,))
     expect("intervene", zero=(zero, one_of("zero", "mean")))
     if zero == "zero":
-        return ()
+        return None
+    if isinstance(means, Means):
+        return means
     if isinstance(means, str | Path):
         corpus = Corpus(means, length=len(trace), windows=MOST_MEANS)
         means = [trace.model.run(window) for window in corpus.cut(trace.model)]
@@ -276,34 +242,7 @@ def _means(trace: Trace, zero: object, means: str | Path | Iterable[Trace] | Non
         raise PathexpError(
             f"zero='mean' needs runs of the same length as means, or a text file with windows of {len(trace)} tokens"
         )
-    return runs
-
-
-def _cuts(trace: Trace, cut: object, node: str | None, edge: tuple[str, str] | None) -> Mapping[str, object]:
-    """What is cut, by name; by default the paths through each component."""
-    given = {
-        name: value for name, value in {"cut": cut, "node": node, "edge": edge}.items() if value is not None
-    }
-    if len(given) > 1:
-        raise PathexpError(f"give one of cut, node, edge; got {' and '.join(given)}")
-    if node is not None:
-        return {str(node): paths_through(node)}
-    if edge is not None:
-        if isinstance(edge, str) or not isinstance(edge, Sequence) or len(edge) != 2:
-            raise PathexpError(f"expected an edge as a writer and a reader, got {edge!r:.60}")
-        return {" → ".join(map(str, edge)): paths_along(*edge)}
-    if cut is not None:
-        return {str(cut): cut}
-    return {c: paths_through(c) for c in freeze(trace).alphabet.components} or {"E": paths_through("E")}
-
-
-def _checked(cut: object, trace: Trace) -> Cut:
-    """A cut whose paths and ports there are."""
-    found = cut if isinstance(cut, Cut) else Cut(_query(cut))
-    check_paths(found.query, freeze(trace).alphabet)
-    for label in found.ports:
-        _check_head(label, trace)
-    return found
+    return RunMeans(runs)
 
 
 def _check_target(target: object, trace: Trace) -> None:
@@ -313,74 +252,6 @@ def _check_target(target: object, trace: Trace) -> None:
     if target.space != "logits":
         raise PathexpError(f"interventions are read at the logits; got a target in space {target.space!r}")
     on_stream(target, freeze(trace))  # refuses a target of another run
-
-
-def paths_through(label: str) -> Query:
-    """Return the paths through a component, or from a source.
-
-    >>> str(paths_through("L0H1"))
-    'S? .* L0H1 .* U'
-    """
-    _refuse_ports(label, "paths_through")
-    return query(f"S? .* {label} .* U")
-
-
-def paths_along(writer: str, reader: str) -> Query | Cut:
-    """Return the paths along an edge: from what writer adds straight into reader, a component or the unembedding `U`.
-
-    A reader may be one port of a head: "L1H0.Q", "L1H0.K" or "L1H0.V" is the edge into its queries, keys or values
-    alone. Raises PathexpError for another port, or a port of the writer.
-
-    >>> str(paths_along("L0H1", "L1H0"))
-    'S? .* L0H1 L1H0 .* U'
-    >>> paths_along("L0H1", "L1H0.V").ports
-    mappingproxy({'L1H0': 'v'})
-    """
-    _refuse_ports(writer, "paths_along", "the reader may have one, such as paths_along('L0H1', 'L1H0.K')")
-    found = _PORT.fullmatch(reader.strip()) if isinstance(reader, str) else None
-    if found is None:
-        _refuse_ports(reader, "paths_along")
-        return query(f"S? .* {writer} U" if reader == "U" else f"S? .* {writer} {reader} .* U")
-    if found["port"] not in _PORTS:
-        raise PathexpError(f"a reader's ports are Q, K and V of a head, found {reader!r}")
-    ports = MappingProxyType({found["label"]: _PORTS[found["port"]]})
-    return Cut(query(f"S? .* {writer} {found['label']} .* U"), ports)
-
-
-def edge(words: str) -> tuple[str, ...]:
-    """Return the ends of an edge that are written as one text.
-
-    >>> edge("L0H2 L1H0.K")
-    ('L0H2', 'L1H0.K')
-    """
-    return tuple(words.split())
-
-
-def _query(cut: object) -> Query:
-    """A cut as a query; a port in one is refused by name, where it would be read as "any component, then K"."""
-    if not isinstance(cut, str | Query):
-        raise PathexpError(
-            f"a cut is a query, such as 'E L0H1 U', or paths_through(label), paths_along(writer, reader); got {cut!r:.80}"
-        )
-    found = _PORT.search(cut) if isinstance(cut, str) else None
-    if found is not None and found["port"] in _PORTS:
-        raise QueryError(
-            f"{found[0]!r} in {cut!r} would mean {found['label']}, any component, then {found['port']}: queries have no "
-            f"ports; write paths_along(writer, {found[0]!r}), or give inputs={_PORTS[found['port']]!r}"
-        )
-    return query(cut)
-
-
-def _refuse_ports(label: object, call: str, advice: str = "ports are of a reader: see paths_along") -> None:
-    if not isinstance(label, str):
-        raise PathexpError(f"{call}() takes the label of a node, such as 'L0H1', not {label!r:.80}")
-    if _PORT.search(label):
-        raise PathexpError(f"{call}(): {label!r} is no node but a port of one; {advice}")
-
-
-def _check_head(label: str, trace: Trace) -> None:
-    if label not in freeze(trace).alphabet.classes["H"]:
-        raise PathexpError(f"only heads have ports Q, K and V; {label!r} is not a head of this model")
 
 
 def mean_kl(a: Array, b: Array) -> float:

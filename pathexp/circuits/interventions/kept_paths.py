@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
@@ -51,6 +52,20 @@ class Reading:
         return self.ports.get(label, self.sides)
 
 
+class Replacement(Protocol):
+    """What stands in place of what is cut: see `means`."""
+
+    @property
+    def runs(self) -> tuple[Trace, ...]:
+        """The runs that it is the mean of, which must be as long as this one; none where it is aligned otherwise."""
+
+    def embedding(self, label: str) -> Array:
+        """Return what a source of the embedding brings, (n, d)."""
+
+    def output(self, component: Component, sides: str, clean: Array) -> Array:
+        """Return what a component gives, (n, d)."""
+
+
 @dataclass(frozen=True, eq=False)
 class KeptPaths(ABC):
     """The paths of a run that a walk keeps; the others carry nothing, or the tokens of another run.
@@ -62,11 +77,11 @@ class KeptPaths(ABC):
     walk: Walk
     other: Trace | None = None
     reading: Reading = field(default_factory=Reading)
-    means: tuple[Trace, ...] = ()
-    """The runs whose mean stands in place of what is cut."""
+    means: Replacement | None = None
+    """The mean that stands in place of what is cut."""
 
     def __post_init__(self) -> None:
-        runs = (*(() if self.other is None else (self.other,)), *self.means)
+        runs = (*(() if self.other is None else (self.other,)), *(self.means.runs if self.means else ()))
         _refuse_edited(self.trace, *runs)
         for run in runs:
             if not _alike(self.trace, run):
@@ -77,7 +92,7 @@ class KeptPaths(ABC):
     @property
     def replaces(self) -> bool:
         """Whether something stands in place of what is cut: another run, or a mean of runs."""
-        return self.other is not None or bool(self.means)
+        return self.other is not None or self.means is not None
 
     @property
     def graph(self) -> ResidualGraph:
@@ -146,7 +161,7 @@ class KeptPaths(ABC):
                 )
                 if alive or self.other is not None:
                     outputs[component.label] = self.output(component, read, streams[read], dropped)
-                elif self.means:
+                elif self.means is not None:
                     outputs[component.label] = self.mean_output(component)
                 reached[ending] |= alive
             after[ending] = self.crossed(depth, ending, stream, outputs)
@@ -213,9 +228,10 @@ class KeptPaths(ABC):
         """The stream that a component read in the run."""
         return read_by(self.trace, component)
 
-    @abstractmethod
     def mean_output(self, component: Component) -> Array:
-        """The mean over `means` of what a component gives there, (n, d)."""
+        """The mean of what a component gives, (n, d); inputs that read no paths are those of the run itself."""
+        assert self.means is not None, "asked for only where a mean stands in place of what is cut"
+        return self.means.output(component, self.reading.of(component.label), self.clean(component))
 
 
 def read_by(run: Trace, component: Component) -> Array:

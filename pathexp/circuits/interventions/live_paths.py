@@ -15,7 +15,7 @@ import numpy as np
 from ...graph import Array, Component, Source
 from ...model import Trace
 from ...model.parts import after_block, embedded, embedding_parts, head_outputs, mlp_output, unembedded
-from .kept_paths import Ending, KeptPaths, read_by
+from .kept_paths import Ending, KeptPaths
 
 Kind = tuple[int, Ending, str, frozenset[str]]
 """What outputs of a block's heads depend on: layer, what is read, by which sides, without which constants."""
@@ -63,8 +63,8 @@ class LivePaths(KeptPaths):
         return sum((s.value() for s, _ in sources if depth or s.label not in EMBEDDING), stream)
 
     def _part(self, source: Source, kept: bool) -> Array:
-        if not kept and self.means:
-            return np.mean([self._embeddings(run)[source.label] for run in self.means], axis=0)  # type: ignore[no-any-return]
+        if not kept and self.means is not None:
+            return self.means.embedding(source.label)
         run = self.trace if kept or self.other is None else self.other
         return self._embeddings(run)[source.label]
 
@@ -101,25 +101,6 @@ class LivePaths(KeptPaths):
             self._heads[key] = self._every_head(component, stream, sides, kinds)
         given: Array = self._heads[key][component.head]
         return given
-
-    def mean_output(self, component: Component) -> Array:
-        """The mean over `means` of what a component gives; inputs that read no paths are those of the run itself."""
-        key = (component.layer, component.head, self.reading.of(component.label))
-        if key not in self._means:
-            self._means[key] = np.mean([self._given(component, run) for run in self.means], axis=0)
-        return self._means[key]
-
-    def _given(self, component: Component, run: Trace) -> Array:
-        sides, clean, there = self.reading.of(component.label), self.clean(component), read_by(run, component)
-        if component.head is None:
-            return mlp_output(self.trace.model, component.layer, there if "m" in sides else clean)
-        query, key, value = (there if side in sides else clean for side in "qkv")
-        found: Array = head_outputs(self.trace.model, component.layer, (query, key, value))[component.head]
-        return found
-
-    @cached_property
-    def _means(self) -> dict[tuple[int, int | None, str], Array]:
-        return {}
 
     @cached_property
     def _heads(self) -> dict[Kind, Array]:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.interventions.intervene import mean_kl, paths_along, paths_through
+from pathexp.circuits.interventions.cuts import paths_along, paths_through
+from pathexp.circuits.interventions.intervene import mean_kl
 from pathexp.cli import main
 from pathexp.errors import PathexpError
 from pathexp.model.forward import rerun

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.interventions.intervene import paths_along, paths_through
+from pathexp.circuits.interventions.cuts import paths_along, paths_through
 from pathexp.graph import Walk
 from pathexp.model.forward import rerun
 from tests.zoo import FAMILIES, ZOO

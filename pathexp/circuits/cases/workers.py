@@ -1,0 +1,159 @@
+"""The same work on every case, here or on any executor: in the order of the cases, a bounded number at a time."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from ...errors import PathexpError
+from ...model import Model
+from .case import Case
+from .sent import ArrivedModel, SentModel
+
+Found = TypeVar("Found")
+Work: TypeAlias = Callable[[Model, Case], Found]
+AHEAD = 64
+"""How many cases are with the workers at a time."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where work is done: in this process (`executor` None) or on an executor; what is reported of it.
+
+    `folder`: where the model is put for workers that read it, one that all of them see.
+    """
+
+    executor: Executor | None = None
+    folder: Path | None = None
+    progress: bool = False
+
+    def over(self, work: Work[Found], model: Model, cases: Sequence[Case]) -> Iterator[Found]:
+        """Yield what work finds in every case, in their order.
+
+        What a worker that died had not brought back is done in this process, with a warning. Errors name the case.
+        """
+        report = _Report(len(cases), self.progress)
+        for number, (case, found) in enumerate(zip(cases, self._found(work, model, cases), strict=True), 1):
+            with naming(number, len(cases), case):
+                yield found()
+            report.done(number)
+
+    def _found(self, work: Work[Found], model: Model, cases: Sequence[Case]) -> Iterator[Callable[[], Found]]:
+        if self.executor is None:
+            yield from (lambda case=case: work(model, case) for case in cases)
+            return
+        with sent(self.executor, model, self.folder) as there:
+            yield from _Pool(self.executor, there, work, model).over(cases)
+
+
+class _Pool:
+    """Cases on an executor: those that are under way, and whether it still works."""
+
+    def __init__(self, executor: Executor, there: Any, work: Work[Any], model: Model) -> None:
+        self.executor, self.there, self.work, self.model = executor, there, work, model
+        self.broken = False
+
+    def over(self, cases: Sequence[Case]) -> Iterator[Callable[[], Any]]:
+        """Yield for each case what waits for its result."""
+        waiting: deque[tuple[Case, Future[Any] | None]] = deque()
+        try:
+            for case in cases:
+                waiting.append((case, self._submit(case)))
+                if len(waiting) >= AHEAD:
+                    yield self._result(*waiting.popleft())
+            while waiting:
+                yield self._result(*waiting.popleft())
+        finally:
+            for _, future in waiting:
+                if future is not None:
+                    future.cancel()
+
+    def _submit(self, case: Case) -> Future[Any] | None:
+        if self.broken:
+            return None
+        try:
+            return self.executor.submit(_done, self.there, self.work, case)
+        except BrokenExecutor:
+            self._broke()
+            return None
+
+    def _result(self, case: Case, future: Future[Any] | None) -> Callable[[], Any]:
+        def wait() -> Any:
+            if future is not None:
+                try:
+                    return future.result()
+                except _lost():
+                    self._broke()
+            return self.work(self.model, case)
+
+        return wait
+
+    def _broke(self) -> None:
+        if not self.broken:
+            warnings.warn(
+                "a worker died: what it had not brought back, and what follows, is done in this process",
+                stacklevel=2,
+            )
+        self.broken = True
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What an executor raises for work whose worker died."""
+    dask = sys.modules.get("distributed")
+    return (BrokenExecutor, CancelledError, *((dask.KilledWorker,) if dask is not None else ()))
+
+
+def _done(there: SentModel | ArrivedModel | Model, work: Work[Found], case: Case) -> Found:
+    """One case in a worker."""
+    return work(there if isinstance(there, Model) else there.model, case)
+
+
+@contextmanager
+def sent(executor: Executor, model: Model, folder: Path | None) -> Iterator[Any]:
+    """Give what stands for the model in tasks: with Dask its value, which each worker fetches once, else a file."""
+    client = _dask_client(executor)
+    if client is not None and folder is None:
+        yield client.scatter(model, broadcast=True)
+        return
+    there = SentModel(model, folder)
+    try:
+        yield there
+    finally:
+        there.close()
+
+
+def _dask_client(executor: Executor) -> Any:
+    """The client behind an executor of Dask; None for others."""
+    dask = sys.modules.get("distributed.cfexecutor")
+    return executor._client if dask is not None and isinstance(executor, dask.ClientExecutor) else None
+
+
+@contextmanager
+def naming(number: int, of: int, case: Case) -> Iterator[None]:
+    """Name the case in the errors of what is done with it."""
+    try:
+        yield
+    except PathexpError as error:
+        raise type(error)(f"case {number} of {of:,} ({case.label}): {error}") from error
+
+
+class _Report:
+    """A line on stderr now and then."""
+
+    def __init__(self, of: int, wanted: bool) -> None:
+        self.of, self.wanted, self.said = of, wanted, time.monotonic()
+
+    def done(self, number: int) -> None:
+        """Say how many are done, at most once a second."""
+        now = time.monotonic()
+        if self.wanted and now - self.said > 1:
+            self.said = now
+            print(f"{number:,} of {self.of:,} cases", file=sys.stderr, flush=True)
