@@ -32,6 +32,11 @@ def nodes(config: px.Config) -> tuple[str, ...]:
     )
 
 
+def layer_of(head: str) -> int:
+    """Return the layer of a head by its label."""
+    return int(head[1:].partition("H")[0])
+
+
 def output_changes(here: px.Trace, there: px.Trace) -> dict[str, Array]:
     """Return what every node writes in one run minus what it writes in the other, (n, d) each."""
     heads = here.config.residual_multiplier * (here.head_results - there.head_results)
@@ -44,7 +49,11 @@ def output_changes(here: px.Trace, there: px.Trace) -> dict[str, Array]:
 
 @dataclass(frozen=True, eq=False)
 class Patched:
-    """The run `base`, once for each node (or only some) with that node's output taken from the run `donor`."""
+    """The run `base`, once for each node (or only some) with that node's output taken from the run `donor`.
+
+    Several heads patched together are one name, "L14H3+L15H6", in the order of the forward pass: the first layer's
+    outputs are put in, and each later head's output is the donor's as well, whatever it would have been.
+    """
 
     base: px.Trace
     donor: px.Trace
@@ -69,14 +78,40 @@ class Patched:
     def joining(self, layer: int, kind: str, point: str) -> Array:
         """The streams that leave the base run behind one branch of a layer, (nodes, positions, d)."""
         stream = self.base.residuals[point]
-        changes = [x for name, x in self.changes.items() if name.startswith(f"L{layer}{kind}")]
+        names = self.names(layer, kind)
+        changes = [self.changes[name] for name in names]
         return (stream + np.array(changes).reshape(-1, *stream.shape))[:, self.first :]
+
+    def names(self, layer: int, kind: str) -> list[str]:
+        """The patches that begin in one branch of a layer."""
+        return [name for name in self.changes if name.startswith(f"L{layer}{kind}")]
 
     @cached_property
     def changes(self) -> dict[str, Array]:
         """What is added to the base run's stream, by node."""
         changes = output_changes(self.donor, self.base)
-        return changes if self.only is None else {name: x for name, x in changes.items() if name in self.only}
+        if self.only is None:
+            return changes
+        together = {name: self.begun(name, changes) for name in self.only if "+" in name}
+        order = list(changes)
+        chosen = {name: changes[name] for name in changes if name in self.only} | together
+        return dict(sorted(chosen.items(), key=lambda item: order.index(item[0].partition("+")[0])))
+
+    def begun(self, name: str, changes: dict[str, Array]) -> Array:
+        """What the heads of a joint patch that stand in its first layer add to the base run's stream."""
+        heads = name.split("+")
+        assert all("H" in head for head in heads), "heads are patched together, not MLPs"
+        return np.sum([changes[head] for head in heads if layer_of(head) == layer_of(heads[0])], axis=0)
+
+    def replaced(self, z: Array, layer: int) -> Array:
+        """The results of a layer's heads, (nodes, positions, heads, d_head), with those that joint patches hold."""
+        before = [name for l in range(layer) for kind in "HM" for name in self.names(l, kind)]
+        for row, name in enumerate(before):
+            for head in name.split("+") if "+" in name else ():
+                if layer_of(head) == layer:
+                    number = int(head.partition("H")[2])
+                    z[row, :, number] = self.donor.z[layer, number, self.first :]
+        return z
 
     @cached_property
     def streams(self) -> tuple[Array, tuple[Array, ...]]:
@@ -122,7 +157,7 @@ class Patched:
         scores = capped(c.attention_scale * (queries @ np.swapaxes(keys, -1, -2)), c.attention_cap)
         later = np.arange(len(trace)) > np.arange(self.first, len(trace))[:, None]
         pattern = softmax(np.where(later, -np.inf, scores))
-        z = (pattern @ values).transpose(0, 2, 1, 3).reshape(-1, c.n_heads * c.d_head)
+        z = self.replaced((pattern @ values).transpose(0, 2, 1, 3), layer).reshape(-1, c.n_heads * c.d_head)
         result = z @ w.W_O[layer].transpose(1, 0, 2).reshape(c.d_model, -1).T
         result = result if w.b_O is None else result + w.b_O[layer]
         return c.residual_multiplier * result.reshape(x.shape), pattern

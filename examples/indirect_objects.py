@@ -115,6 +115,23 @@ class Roles:
         """All of them, once each."""
         return tuple(dict.fromkeys(chain(self.movers, self.negative, self.query_movers, self.value_movers)))
 
+    @property
+    def joint(self) -> tuple[str, ...]:
+        """Value movers patched together: all but the strongest, and all."""
+        in_order = sorted(self.value_movers, key=lambda head: tuple(map(int, head[1:].split("H"))))
+        others = [head for head in in_order if head != self.value_movers[0]]
+        return "+".join(others), "+".join(in_order)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Path queries along the strongest value mover and query mover to the movers' queries, wider ones first."""
+        value, query = f"{self.value_movers[0]}.Q", f"{self.query_movers[0]}.V"
+        movers = "(" + " | ".join(f"{head}.Q" for head in self.movers) + ")"
+        return (
+            f"S .* {query} .* {movers} .* U", f"S .* {value} .* {query} .* {movers} .* U",
+            f"E L0M {value} {query} {movers} U",
+        )  # fmt: skip
+
 
 def head_of(label: str) -> str:
     """The node without its port."""
@@ -176,11 +193,13 @@ def attention(m: Measured, head: str) -> list[float]:
 def check(m: Measured, found: Roles) -> dict[str, list[float]]:
     """For every head: contrast's total, live effects in both directions, attention, and the attention shift if it is patched."""
     total = by_head(m.labels, m.total)
-    into_there, into_here = Patched(m.there, m.here, found.heads), Patched(m.here, m.there, found.heads)
+    patches = (*found.heads, *found.joint)
+    into_there, into_here = Patched(m.there, m.here, patches), Patched(m.here, m.there, patches)
     gains, losses = into_there.effects(m.target), -into_here.effects(m.target)
-    live = {head: [gain, loss] for head, gain, loss in zip(into_there.changes, gains, losses, strict=True)}
+    live = {name: [gain, loss] for name, gain, loss in zip(into_there.changes, gains, losses, strict=True)}
     shift = attention_shift(m, into_here, found.movers)
-    return {head: [total[head], *live[head], *attention(m, head), shift[head]] for head in found.heads}
+    together = {name: [sum(total[h] for h in name.split("+")), *live[name]] for name in found.joint}
+    return together | {h: [total[h], *live[h], *attention(m, h), shift[h]] for h in found.heads}
 
 
 def attention_shift(m: Measured, patched: Patched, movers: tuple[str, ...]) -> dict[str, float]:
@@ -240,7 +259,14 @@ def report(
         [np.mean([[c[h][0], (c[h][1] + c[h][2]) / 2] for c in checks], axis=0) for h in found.heads]
     )
     print(f"\ncontrast against the mean of both patchings: r {np.corrcoef(*every.T)[0, 1]:.3f} over heads and prompts, "
-          f"{np.corrcoef(*averages.T)[0, 1]:.3f} over heads' means", flush=True)  # fmt: skip
+          f"{np.corrcoef(*averages.T)[0, 1]:.3f} over heads' means")  # fmt: skip
+    print("\npatched together, every head by its output in the other run: contrast's sum, a into b, b into a")
+    for name in found.joint:
+        x = np.array([c[name] for c in checks])
+        print(f"  {name}: " + "  ".join(mean_and_error(list(x[:, i])) for i in range(3)))
+    print("\npaths, exact sums")
+    for query, values in zip(found.paths, np.array(means["paths"]).T, strict=True):
+        print(f"  {query}  {mean_and_error(list(values))}  {values.sum() / whole.sum():.1%}", flush=True)
 
 
 def row_of(head: str, rows: list[list[float]]) -> str:
@@ -271,7 +297,7 @@ def main() -> None:
     seen: list[Measured] = []
     checks: list[dict[str, list[float]]] = []
     means: dict[str, list[Array]] = {
-        name: [] for name in ("direct", "total", "edges", "whole", "error", "right")
+        name: [] for name in ("direct", "total", "edges", "whole", "error", "right", "paths")
     }
     for number, prompt in enumerate(prompts(model)):
         if number >= FIRST + options.prompts or time.perf_counter() - start > options.seconds:
@@ -286,10 +312,12 @@ def main() -> None:
         if number == FIRST:
             print(f"roles from {FIRST} prompts: {found}", flush=True)
         checks.append(check(m, found))
-        values = (m.direct, m.total, m.edges, m.whole, abs(m.sums_to - m.whole), m.target.value > 0)
+        terms = px.expand(px.contrast(*runs))
+        paths = [terms.where(query).value(m.target) for query in found.paths]
+        values = (m.direct, m.total, m.edges, m.whole, abs(m.sums_to - m.whole), m.target.value > 0, paths)
         for name, value in zip(means, values, strict=True):
             means[name].append(np.asarray(value))
-        if len(checks) % 10 == 0:
+        if len(checks) % 10 == 0 and len(checks) < options.prompts:
             print(f"({time.perf_counter() - start:.0f} s)")
             report(seen, found, checks, means)
     report(seen, found, checks, means)

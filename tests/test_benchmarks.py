@@ -106,6 +106,24 @@ def test_batched_patching_is_that_of_a_run_of_its_own(load):
     np.testing.assert_allclose(some.effects(target), effects[[1, 8]], atol=1e-12)
 
 
+def test_heads_patched_together_all_give_what_they_gave_in_the_other_run(load):
+    patching, (here, there) = load("live_patching"), pair_of_runs()
+    target = here.logit_difference(3, 9)
+    together = patching.Patched(there, here, ("L0H0+L1H0+L1H1+L2H1", "L1H0"))
+    edits, patched = {}, there
+    for layer, heads in {
+        0: [0],
+        1: [0, 1],
+        2: [1],
+    }.items():  # one layer after the other, each head from where it is
+        change = (here.head_results - patched.head_results)[layer, heads].sum(axis=0)
+        edits[f"L{layer}.attn_out"] = lambda stream, change=change: stream + change
+        patched = px.rerun(there, edits)
+    alone = patching.by_rerun(there, here, "L1H0", target)
+    live = (patched.logits[-1] - there.logits[-1]) @ target.direction
+    np.testing.assert_allclose(together.effects(target), [live, alone], atol=1e-12)
+
+
 def test_two_sweeps_find_the_flows_of_all_edges(load):
     here, there = pair_of_runs()
     target = here.logit_difference(3, 9)

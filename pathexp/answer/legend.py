@@ -32,10 +32,11 @@ SYMBOLS: dict[str, str] = {
     "Ā": "mean of two attention patterns",
     "S̄": "mean scale of a norm in two runs",
     "σ": "how a norm's scale differs between two runs: rank one at each position",
+    "s": "scores of a head by its queries or keys, the other side at its mean of two runs",
     "ḡ": "mean gates of an MLP in two runs",
 }
 
-_WORD = re.compile(r"Λ|κ|Ā|S̄|σ|ḡ|W_(?:OV|QK|pos|in|out|[A-Z])|[A-Z][a-z]?(?=_|\b)")
+_WORD = re.compile(r"Λ|κ|Ā|S̄|σ|ḡ|\bs(?=_L)|W_(?:OV|QK|pos|in|out|[A-Z])|[A-Z][a-z]?(?=_|\b)")
 
 
 def legend(document: Document) -> dict[str, str]:

@@ -11,10 +11,12 @@ from ..arguments import AMOUNT, TEXT, TRUTH, expect, instance, one_of
 from ..errors import PathError, PathexpError, SizeError
 from ..graph import (
     Array,
+    Contrast,
     Query,
     ResidualGraph,
     Walk,
     check_paths,
+    contrast_to,
     everything,
     graph_to,
 )
@@ -311,7 +313,8 @@ def expand(
     Parameters
     ----------
     at: where paths end, instead of at the logits: "embed", "L5.mid", "L5.out", "final" (before the final norm),
-        "final_out" (behind it), or a head's query or key, "L3H2.Q". The sink carries that name.
+        "final_out" (behind it), or a head's query or key, "L3H2.Q"; in a contrast also a head's scores, "L3H2.score".
+        The sink carries that name.
     start: where they begin, instead of at the embedding: what stands on the stream there is one source of that name.
 
     Raises GraphError for a point that is not there, PathexpError for what is no run, or a graph that is to be cut.
@@ -326,9 +329,7 @@ def expand(
     (9, 'E L0.out', True)
     """
     expect("expand", at=(at, TEXT), start=(start, TEXT))
-    if isinstance(what, ResidualGraph) and (at or start):
-        raise PathexpError("a graph is cut where a run is frozen: px.freeze(trace, at=..., start=...)")
-    graph = graph_to(what, at, start) if isinstance(what, Trace) else what
+    graph = _graph_of(what, at, start)
     if not isinstance(graph, ResidualGraph):
         raise PathexpError(
             f"expand() takes a trace or a residual graph, not {type(what).__name__}; "
@@ -336,6 +337,19 @@ def expand(
         )
     whole = Expansion(graph)
     return whole if parsed(query) == everything else whole.where(query)
+
+
+def _graph_of(what: object, at: str, start: str) -> object:
+    """The graph whose paths are asked for."""
+    if isinstance(what, Contrast) and not start:
+        return contrast_to(what, at)
+    if isinstance(what, Contrast):
+        raise PathexpError(
+            f"paths of a contrast start at what the runs differ by, not at {start!r:.40}; `at` says where they end"
+        )
+    if isinstance(what, ResidualGraph) and (at or start):
+        raise PathexpError("a graph is cut where a run is frozen: px.freeze(trace, at=..., start=...)")
+    return graph_to(what, at, start) if isinstance(what, Trace) else what
 
 
 def tree(
@@ -352,8 +366,8 @@ def tree(
 ) -> Tree:
     """Return the paths of a run or of a residual graph as a tree of exact sums toward a target.
 
-    The same as `expand(what, query).tree(target, …)`: see `Expansion.tree`. The paths of a run end where the
-    target reads.
+    The same as `expand(what, query).tree(target, …)`: see `Expansion.tree`. The paths of a run, or of a contrast,
+    end where the target reads.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
@@ -361,7 +375,8 @@ def tree(
     >>> tree.nodes, tree.root.count
     (5, 81)
     """
-    inner = isinstance(what, Trace) and isinstance(target, Target) and target.at not in (LOGITS, FINAL)
+    runs = isinstance(what, Trace | Contrast) and isinstance(target, Target)
+    inner = runs and target.at not in (LOGITS, FINAL)
     terms = expand(what, query, at=target.at if inner else "")
     return terms.tree(
         target,

@@ -47,7 +47,8 @@ def _check_point(target: Target, graph: ResidualGraph) -> None:
     if reads_output(target, graph) or (target.at == FINAL and graph.at in (LOGITS, "final_out")):
         return
     end = "logits" if graph.at == LOGITS else graph.sink.label
-    wanted = "px.expand(trace)" if target.at == LOGITS else f"px.expand(trace, at={target.at!r})"
+    what = "graph" if len(graph.runs) > 1 else "trace"
+    wanted = f"px.expand({what})" if target.at == LOGITS else f"px.expand({what}, at={target.at!r})"
     raise TargetError(
         f"target {target.label!r} reads {target.at}, but these paths end at {end}: its paths are those of {wanted}"
     )

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from ..graph import Array, Contrast, ResidualGraph, lengths, push, spread, start_value
 from ..model import Target
 from .noise import UNIT, across, disturbance, everybody_centers
-from .tolerance_of_contrasts import contrast_deviation
+from .tolerance_of_contrasts import contrast_deviation, final_deviation
 
 ROUNDING = "rounding of both sides, 10 standard deviations"
 """Where a tolerance comes from, as checks say it."""
@@ -47,9 +47,16 @@ def target_tolerance(graph: ResidualGraph, target: Target, values: ArrayLike = (
     adding up the values. Costs about one forward pass.
     """
     sizes = np.abs(np.asarray(values, dtype=np.float64).reshape(-1))
-    noise = _at_logits(graph) if target.space == "logits" else stream_noise(graph)[-1]
+    noise = _at_logits(graph) if target.at == graph.at else _at_end(graph)
     deviation = float(noise[target.position]) * float(lengths(target.direction))
     return _allowed(deviation, len(sizes), float(sizes.sum()))
+
+
+def _at_end(graph: ResidualGraph) -> Array:
+    """The deviation of the noise of the final stream, (n,)."""
+    if isinstance(graph, Contrast) and not graph.changed:
+        return final_deviation(graph)
+    return stream_noise(graph)[-1]
 
 
 def stream_tolerance(noise: Array, sizes: Array) -> float:

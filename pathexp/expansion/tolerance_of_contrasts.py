@@ -13,19 +13,36 @@ import numpy as np
 
 from ..graph import Array, Contrast, Place, lengths, places, spread
 from ..model import Trace
+from ..model.points import FINAL, LOGITS, values_at
 from .noise import UNIT, across, disturbance
 
 
 def contrast_deviation(graph: Contrast) -> float:
-    """Return the largest standard deviation of rounding noise at a logit of a contrast. About one forward pass."""
+    """Return the largest standard deviation of rounding noise at a logit of a contrast, or at what its sink gives.
+
+    About one forward pass.
+    """
+    noise = spread(graph.sink.operator, final_deviation(graph))
+    largest = _lengths(graph, lambda run: np.max(np.abs(values_at(run, graph.at)), axis=-1, keepdims=True))
+    return float(np.max(np.hypot(noise, UNIT * largest), initial=0.0))
+
+
+def final_deviation(graph: Contrast) -> Array:
+    """Return the standard deviation of rounding noise of what a contrast's sink reads, (n,)."""
     noise = np.zeros(graph.sizes[0])
-    for block, (before, outputs) in zip(graph.kernels, _sizes(graph), strict=True):
+    for block, (before, outputs) in zip(graph.kernels, _sizes(graph), strict=False):
         noise = across(block, np.hypot(noise, disturbance(graph, before)))
         noise = np.hypot(noise, disturbance(graph, outputs))
-    noise = np.hypot(noise, disturbance(graph, _lengths(graph, lambda run: run.residuals["final_in"])))
-    noise = spread(graph.sink.operator, noise)
-    largest = _lengths(graph, lambda run: np.max(np.abs(run.logits), axis=-1, keepdims=True))
-    return float(np.max(np.hypot(noise, UNIT * largest), initial=0.0))
+    last = _last(graph)
+    return np.asarray(np.hypot(noise, disturbance(graph, _lengths(graph, lambda run: run.residuals[last]))))
+
+
+def _last(graph: Contrast) -> str:
+    """The point that the sink reads: behind the last block of the contrast."""
+    if graph.at == LOGITS:
+        return FINAL
+    behind = [place.after for place in places(graph.runs[0].config)][: len(graph.blocks)]
+    return behind[-1] if behind else "embed"
 
 
 def _sizes(graph: Contrast) -> Iterator[tuple[Array, Array]]:

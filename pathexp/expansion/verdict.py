@@ -12,6 +12,7 @@ from ..answer.parts import Outcome
 from ..arguments import LOGITS, NUMBER, TEXT, expect, instance
 from ..errors import PathexpError
 from ..graph import Array, Contrast, ResidualGraph, Walk, lengths
+from ..model.points import values_at
 from .header import counted
 from .one_by_one import is_small, sum_of_paths
 from .term import Term
@@ -128,8 +129,9 @@ def root_mean_square(logits: Array) -> float:
 
 
 def scale_of(graph: ResidualGraph) -> float | None:
-    """Return the size of the logits of the two runs of a contrast; None for other graphs."""
-    return max(root_mean_square(run.logits) for run in graph.runs) if len(graph.runs) > 1 else None
+    """Return the size of the logits of the two runs of a contrast (or of what its paths end at); None for other graphs."""
+    both = [root_mean_square(values_at(run, graph.at)) for run in graph.runs]
+    return max(both) if len(both) > 1 else None
 
 
 _BLIND = 1e-4

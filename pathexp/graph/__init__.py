@@ -5,7 +5,7 @@ from .alphabet import NO_PORTS, asked_for_port, has_ports
 from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
 from .cache import WeakCache
-from .contrast import Contrast, Place, contrast, places
+from .contrast import Contrast, Place, contrast, contrast_to, places, score_sides
 from .ending import graph_to
 from .ends import CapMode
 from .files import check_graph_file, save_graph
@@ -78,6 +78,7 @@ __all__ = [
     "check_paths",
     "compile_query",
     "contrast",
+    "contrast_to",
     "cost",
     "empty_multigraph",
     "everything",
@@ -94,6 +95,7 @@ __all__ = [
     "push",
     "query",
     "save_graph",
+    "score_sides",
     "spread",
     "start_value",
     "word_map",

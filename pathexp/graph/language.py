@@ -23,8 +23,8 @@ ANY = "."
 PORTS = ("V", "K", "Q", "value", "gate")
 """Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`."""
 
-POINTS = ("mid", "out")
-"""Points of the stream that may follow a layer, as in `L5.out`: a place where paths end or begin."""
+POINTS = ("mid", "out", "score")
+"""Points that may follow a layer or a head, as in `L5.out` and `L1H0.score`: a place where paths end or begin."""
 
 SUFFIXES = (*PORTS, *POINTS)
 """What may follow a label and a dot; the whole is one label."""

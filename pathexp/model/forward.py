@@ -86,6 +86,7 @@ class Run:
         self.edits = edits
         self.w = weights
         self.residuals: dict[str, Array] = {}
+        self.before_edits: dict[str, Array] = {}
         self.norm_scales: dict[str, Array] = {}
         self.attention: list[Attention] = []
         self.mlp: list[Mlp] = []
@@ -179,6 +180,7 @@ class Run:
     def keep(self, point: str, stream: Array) -> Array:
         """Keep a stream under its name and hand it on, edited if an edit asks for that."""
         if point in self.edits:
+            self.before_edits[point] = stream
             stream = _edited(point, self.edits[point], stream)
         self.residuals[point] = stream
         return stream
@@ -223,6 +225,7 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
         logits_before_cap=_frozen(logits),
         logits=_frozen(capped(logits, c.logit_cap)),
         edited=tuple(run.edits),
+        before_edits=MappingProxyType({point: _frozen(x) for point, x in run.before_edits.items()}),
     )
 
 

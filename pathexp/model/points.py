@@ -1,4 +1,4 @@
-"""What stood at a point of a run, by name: logits, a recorded stream, a head's queries or keys.
+"""What stood at a point of a run, by name: logits, a recorded stream, a head's queries, keys or scores.
 
 A head's queries and keys are those before they are turned by rotary positions, and after their norm, if there is one.
 """
@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float64]
 
 LOGITS, FINAL = "logits", "final_in"
 NOT_LINEAR = ("log_probs", "log_probability", "loss", "probabilities", "probability", "probs")
-_SIDE = re.compile(r"L(\d+)H(\d+)\.([QK])")
+_SIDE = re.compile(r"L(\d+)H(\d+)\.(Q|K|score)")
 
 
 class Weighted(Protocol):
@@ -50,6 +50,10 @@ class Recorded(Protocol):
         """(n, d_out)."""
 
     @property
+    def scores(self) -> Array:
+        """(L, H, n, n)."""
+
+    @property
     def residuals(self) -> Mapping[str, Array]:
         """By point, (n, d_model)."""
 
@@ -60,7 +64,7 @@ def canonical(name: str) -> str:
 
 
 def values_at(trace: Recorded, name: str) -> Array:
-    """Return what stood at a point of a run, (n, width).
+    """Return what stood at a point of a run, (n, width); scores of keys that a query does not see are given as zero.
 
     Raises TargetError if there is no such point.
 
@@ -76,6 +80,9 @@ def values_at(trace: Recorded, name: str) -> Array:
         return trace.residuals[known]
     side = _SIDE.fullmatch(known)
     if side and int(side[1]) < trace.config.n_layers and int(side[2]) < trace.config.n_heads:
+        if side[3] == "score":
+            scores = trace.scores[int(side[1]), int(side[2])]
+            return np.where(np.isfinite(scores), scores, 0.0)
         return _read_by_head(trace, int(side[1]), int(side[2]), side[3])
     if known in NOT_LINEAR:
         raise TargetError(
@@ -86,7 +93,7 @@ def values_at(trace: Recorded, name: str) -> Array:
     near = get_close_matches(known, trace.residuals, 1)
     raise TargetError(
         f"no point {name!r:.40} in this run.{f' Did you mean {near[0]}?' if near else ''} Points: logits, "
-        f"{', '.join(trace.residuals)}, and L0H0.Q and L0H0.K for what a head's queries and keys are."
+        f"{', '.join(trace.residuals)}, and L0H0.Q, L0H0.K and L0H0.score for what a head's queries, keys and scores are."
     )
 
 

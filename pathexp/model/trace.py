@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,8 @@ class Trace:
     same with "mlp", "L0.out"; "final_in", "transform_out" (if there is one), "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
     by, (n): "embed", "L0.attn", "L0.attn_post", "L0.mlp", "L0.mlp_post", "final"; of queries and keys, "L0.q"
     (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, O) in nats, and ``logits_before_cap``, the same where there is no
-    cap. ``edited`` names the points of the residuals that `rerun` put other numbers at.
+    cap. ``edited`` names the points of the residuals that `rerun` put other numbers at, ``before_edits`` holds what
+    stood there before, by point.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2, heads=3, seed=0).run([3, 1, 2])
@@ -67,11 +68,13 @@ class Trace:
     logits_before_cap: Array
     logits: Array
     edited: tuple[str, ...] = ()
+    before_edits: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle keeps: the record of the run, its mappings as plain ones."""
-        kept = {field.name: getattr(self, field.name) for field in fields(self)}
-        return kept | {"residuals": dict(self.residuals), "norm_scales": dict(self.norm_scales)}
+        kept = {each.name: getattr(self, each.name) for each in fields(self)}
+        mappings = ("residuals", "norm_scales", "before_edits")
+        return kept | {name: dict(kept[name]) for name in mappings}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
@@ -188,6 +191,29 @@ class Trace:
         read = _vector(vector, self.config.d_model, "d_model", space)
         value = float(self.residuals["final_in"][place] @ read)
         return Target(place, read, space, "direction in the final stream", value)
+
+    def score(self, head: str, query: int = -1, key: int = -1) -> Target:
+        """Return the target score of a head from a query position to a key position, as it enters the softmax.
+
+        Scores are products of two sums over paths, so that paths of one run do not add up to one (see
+        `score_expansion`); what it differs by between two runs is a sum over paths, in a contrast.
+
+        Raises TargetError for a head or a position that is not there, or a key that the query does not see.
+
+        >>> import pathexp as px
+        >>> trace = px.random_model(layers=2, heads=2).run([1, 2, 3])
+        >>> bool(trace.score("L1H0", 2, 0).value == trace.scores[1, 0, 2, 0])
+        True
+        """
+        row, column = self._position(query), self._position(key)
+        point = f"{head}.score"
+        one = np.zeros(len(self))
+        one[column] = 1.0
+        found = self.direction(one, row, at=point)
+        layer, number = (int(part) for part in head[1:].split("H"))
+        if not np.isfinite(self.scores[layer, number, row, column]):
+            raise TargetError(f"{head} at position {row} does not see key {column}: it has no score there")
+        return replace(found, label=f"score of {head} from {row} to {column}")
 
     def _of_logits(self, read: Array, place: int, label: str) -> Target:
         return Target(place, _read_only(read), "logits", label, float(self.logits[place] @ read))

@@ -20,8 +20,9 @@ from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
 from ...expansion.tolerance import ROUNDING, target_tolerance
 from ...expansion.values import straight_values
-from ...graph import Array, Component, Contrast, Source, freeze, pull
+from ...graph import Array, Component, Contrast, Source, contrast_to, freeze, pull
 from ...model import Target, Trace
+from ...model.points import FINAL, LOGITS
 from ...model.trace import check_trace
 from . import shares
 from .decompose import Decomposition, decompose
@@ -45,13 +46,15 @@ class Attribution(Answer):
     (('embed', 'L0.attn', 'L1.attn', 'constants'), True)
     """
 
-    live: ClassVar[frozenset[str]] = frozenset({"trace"})
+    live: ClassVar[frozenset[str]] = frozenset({"trace", "graph"})
 
     trace: Trace
     target: Target
     unit: Unit
     names: tuple[str, ...]
     values: Array
+    graph: Contrast | None = None
+    """Of a contrast: the graph whose paths end at the target."""
 
     def __getitem__(self, name: str) -> float:
         """Return what one unit adds. Raises PathexpError if there is no such row."""
@@ -89,7 +92,7 @@ class Attribution(Answer):
         """Return whether the column adds up to the target."""
         return Check(
             f"the column adds up to {self.target.value:+.4f}", abs(float(self.values.sum()) - self.target.value),
-            target_tolerance(freeze(self.trace), self.target, self.values), ROUNDING,
+            target_tolerance(self.graph or freeze(self.trace), self.target, self.values), ROUNDING,
         )  # fmt: skip
 
 
@@ -129,9 +132,12 @@ def attribution(what: Trace | Contrast, target: Target, *, by: Unit = "head", k:
 
 def _of_contrast(graph: Contrast, target: Target, by: Unit, k: int) -> Attribution:
     """The same for what a target differs by in two runs; its value is that difference, from the runs themselves."""
-    rows = dict(shares.ROWS[by](graph, target, k))
+    change = graph.difference(target)
+    ending = graph if target.at in (LOGITS, FINAL) else contrast_to(graph, target.at)
+    sides = by == "port" and target.at.endswith(".score")
+    rows = dict(shares.by_side(graph, change, k) if sides else shares.ROWS[by](ending, change, k))
     values = np.array(list(rows.values()), dtype=np.float64)
-    return Attribution(graph.runs[0], graph.difference(target), by, tuple(rows), values)
+    return Attribution(graph.runs[0], change, by, tuple(rows), values, ending)
 
 
 Rows = Iterator[tuple[str, float]]

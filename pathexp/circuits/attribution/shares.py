@@ -8,7 +8,7 @@ import numpy as np
 
 from ...expansion import expand
 from ...expansion.targets import on_stream, reads_output
-from ...graph import Array, Component, Contrast, Source, start_value
+from ...graph import Array, Component, Contrast, Source, score_sides, start_value
 from ...model import Target
 
 Rows = Iterator[tuple[str, float]]
@@ -29,7 +29,13 @@ def by_port(graph: Contrast, target: Target, k: int) -> Rows:
         yield "values alone", terms.value(target)
         return
     for name, query in PORTS.items():
-        yield name, terms.where(query).value(target)
+        yield name, terms.where(query.replace("U", graph.sink.label)).value(target)
+
+
+def by_side(graph: Contrast, target: Target, k: int) -> Rows:
+    """What reaches a head's score through its queries, and through its keys."""
+    for name, half in score_sides(graph, target.at).items():
+        yield name, expand(half).value(target)
 
 
 def by_head(graph: Contrast, target: Target, k: int) -> Rows:
@@ -55,7 +61,7 @@ def by_layer(graph: Contrast, target: Target, k: int) -> Rows:
 
 
 def _kind(node: object, tokens: str = "embedding") -> str:
-    return WEIGHTS if isinstance(node, Source) and node.kind == "weight" else tokens
+    return OTHER_SOURCES.get(node.kind, tokens) if isinstance(node, Source) else tokens
 
 
 def by_component(graph: Contrast, target: Target, k: int) -> Rows:
@@ -72,16 +78,17 @@ def by_path(graph: Contrast, target: Target, k: int) -> Rows:
 
 
 def by_token(graph: Contrast, target: Target, k: int) -> Rows:
-    """What each position whose tokens differ adds by all paths, then what weights add. One backward pass."""
+    """What each position whose tokens differ adds by all paths, then weights, masks and edits. One backward pass."""
     fields = _pulled(graph, target)
-    tokens = [source for source in graph.sources if source.kind != "weight" and source.depth == 0]
+    tokens = [source for source in graph.sources if source.kind not in OTHER_SOURCES]
     entered = sum((source.value() for source in tokens), np.zeros(fields[0].shape))
     here, there = graph.runs
     for position in np.flatnonzero(here.tokens != there.tokens):
         name = f"{position}:{here.token_strings[position]}/{there.token_strings[position]}"
         yield name, float(np.sum(fields[0][position] * entered[position]))
-    if weights := [source for source in graph.sources if source.kind == "weight"]:
-        yield WEIGHTS, sum(_added(graph, target, fields, source) for source in weights)
+    for kind, name in OTHER_SOURCES.items():
+        if found := [source for source in graph.sources if source.kind == kind]:
+            yield name, sum(_added(graph, target, fields, source) for source in found)
 
 
 def by_source(graph: Contrast, target: Target, k: int) -> Rows:
@@ -91,7 +98,8 @@ def by_source(graph: Contrast, target: Target, k: int) -> Rows:
         yield source.label, _added(graph, target, fields, source)
 
 
-WEIGHTS = "weights"
+OTHER_SOURCES = {"weight": "weights", "mask": "masks", "edit": "edits"}
+"""What sets out beside tokens, by the kind of source: rows of their own."""
 
 
 def _pulled(graph: Contrast, target: Target) -> list[Array]:

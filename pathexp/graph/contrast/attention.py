@@ -44,7 +44,11 @@ class Attention:
         for head in range(self.runs.config.n_heads):
             insides = {"V": self.moves(head), "K": self.by_keys(head), "Q": self.by_queries(head)}
             for port, inside in insides.items():
-                yield head_label(self.layer, head, port), chain(self.writes, inside)
+                yield head_label(self.layer, head, port), chain(self.behind(), inside)
+
+    def behind(self) -> Operator:
+        """What follows the heads' results."""
+        return self.writes
 
     # Values --------------------------------------------------------------------------------------------
 
@@ -217,7 +221,7 @@ class Attention:
 
     def _from_there(self, side: str, head: int) -> Operator:
         if side != "V":
-            return chain(self.writes, self.mixed(side, head), self.turn)
+            return chain(self.behind(), self.mixed(side, head), self.turn)
         pattern = self.runs.mean(lambda run: run.patterns[self.layer, head])
         moves = Step((dense(f"Ā_{self._name(head)}", pattern, "position", "position"),), (self.w_o(head),))
         return chain(self.writes, (moves,))

@@ -20,7 +20,7 @@ from .ends import Ends
 from .layout import Layout
 from .mlps import Mlp
 from .norms import mean_of_products
-from .points import places
+from .points import depth_behind
 from .runs import Runs, midpoint, read_point
 
 Found = Iterator[Source]
@@ -60,14 +60,6 @@ class Changes:
         """The same vector at every position, (n, size)."""
         return np.tile(values, (self.runs.positions, 1))
 
-    def depth(self, layer: int, branch: str) -> int:
-        """The depth behind the block of a branch."""
-        found = [
-            at for at, place in enumerate(places(self.runs.config))
-            if place.layer == layer and branch in place.branches
-        ]  # fmt: skip
-        return found[0] + 1
-
     def mapped(self, array: str, read: Array, *index: int) -> Array:
         """What the difference of a map makes of a mean stream, (n, rows)."""
         return np.asarray(read @ self.runs.change(array, *index).T)
@@ -89,19 +81,20 @@ class Changes:
             yield from self.written("db_embed", self.rows(runs.change("b_embed")), (), 0)
 
     def unembedding(self) -> Found:
-        config, runs = self.runs.config, self.runs
+        config, runs, sink = self.runs.config, self.runs, self.ends.label
         past = self.ends.past_norm()
         if config.transform:
-            into = {"U": chain(past, self.ends.transform()[:1])}
+            into = {sink: chain(past, self.ends.transform()[:1])}
             yield from self.read("dW_transform", self.mapped("W_transform", runs.residual("final_in")), into)
             yield from self.read("db_transform", self.rows(runs.change("b_transform")), into)
         if config.final_norm:
-            into = {"U": self.ends.past_table()}
+            into = {sink: self.ends.past_table()}
             yield from self.read("dg_final", self.gain("final"), into)
             yield from self.read("db_final", self.rows(runs.change("b_final")), into)
-        into = {"U": self.ends.to_logits()}
-        yield from self.read("dW_U", self.mapped("W_U", runs.residual("final_out")), into)
-        yield from self.read("db_U", self.rows(runs.change("b_U")), into)
+        if self.ends.tables:
+            into = {sink: self.ends.to_logits()}
+            yield from self.read("dW_U", self.mapped("W_U", runs.residual("final_out")), into)
+            yield from self.read("db_U", self.rows(runs.change("b_U")), into)
 
     def gain(self, name: str, layer: int | None = None) -> Array:
         """The difference of a norm's gain at the mean of what it multiplies, (n, d)."""
@@ -124,7 +117,7 @@ class Changes:
         """Gain and bias of a norm behind a branch, or of the sum."""
         name = f"{branch}_post"
         if name in self.runs.config.block_norms:
-            law, depth = self.layout.law, self.depth(layer, branch)
+            law, depth = self.layout.law, depth_behind(self.runs.config, layer, branch)
             write = () if law.post else law.multiplied
             yield from self.written(f"dg_{name}_L{layer}", self.gain(name, layer), write, depth, layer)
             bias = self.rows(self.runs.change(f"b_{name}", layer))
@@ -146,7 +139,7 @@ class Changes:
                 f"dW_pos_L{layer}", runs.change("W_pos")[:, : runs.positions].T, scored, layer
             )
         yield from self.maps(attention)
-        depth = self.depth(layer, "attn")
+        depth = depth_behind(runs.config, layer, "attn")
         for head in range(runs.config.n_heads):
             given = midpoint(runs.here.z[layer, head], runs.there.z[layer, head])
             values = self.mapped("W_O", given, layer, head)
@@ -187,7 +180,7 @@ class Changes:
             into = mlp.after_map(weight, self.layout.ports)
             yield from self.read(f"d{weight}_L{layer}", self.mapped(weight, read, layer), into, layer)
             yield from self.read(f"d{bias}_L{layer}", self.rows(runs.change(bias, layer)), into, layer)
-        depth = self.depth(layer, "mlp")
+        depth = depth_behind(config, layer, "mlp")
         values = self.mapped("W_out", runs.mean(lambda run: run.mlp_hidden[layer]), layer)
         yield from self.written(f"dW_out_L{layer}", values, mlp.writes, depth, layer)
         bias_out = self.rows(runs.change("b_out", layer))

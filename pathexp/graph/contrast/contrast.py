@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-import numpy as np
-
 from ...arguments import TRUTH, expect
 from ...errors import FreezeError
-from ...labels import head_label
 from ...model import Config, Trace
 from ...model.trace import check_trace
 from ..nodes import Sink, Source
 from .changes import Changes
+from .edits import Edits
 from .ends import Ends
 from .graph import Contrast
 from .layout import Layout
+from .masks import Masks
 from .runs import Runs
 
 
@@ -27,14 +26,15 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
     nothing is left over: attention patterns by their means where values move (`L0H2.V`), by logarithmic means where
     other keys or queries change them (`L1H0.K`, `L1H0.Q`), norms by their mean scale and one direction in which it
     changes, activations by their slopes (`L5M`). Biases, positions and masks are the same in both runs and drop out.
-    The only source is `E`, zero at tokens that agree. Of two models every weight that differs is a source as well,
-    `dW_O_L0H2` or `dW_Q_L1H3`, which enters where it acts, and `W` stands for their mean. Runs may stand in either
-    order: exchanged, every path changes its sign.
+    The first source is `E`, zero at tokens that agree. Of two models every weight that differs is a source as well,
+    `dW_O_L0H2` or `dW_Q_L1H3`, which enters where it acts, and `W` stands for their mean. So is every edit of `rerun`,
+    `edit_mid_L1`, and what a head moves by keys that one run alone sees (two models with other windows), `dmask_L0H1`.
+    Runs may stand in either order: exchanged, every path changes its sign.
 
     Parameters
     ----------
     run, other: two runs of the same length, of one model or of two of one shape: fine-tuned and base, with and
-        without an adapter, two checkpoints.
+        without an adapter, two checkpoints; or a run and its `rerun` with edits.
     mlp_ports: whether MLPs are kept apart by port, `L5M.value` and `L5M.gate`.
 
     Targets of either run read the graph, and what it makes itself: `Contrast.log_prob`, `Contrast.probability`.
@@ -42,7 +42,7 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
     is not. Secants: Shrikumar et al. 2017, "Learning Important Features Through Propagating Activation Differences";
     logarithmic means: Ang 2004, "Decomposition analysis for policymaking in energy".
 
-    Raises FreezeError for runs of unequal length or shape, edited ones, or such that see other keys, PathexpError for what is no run.
+    Raises FreezeError for runs of unequal length or shape, PathexpError for what is no run.
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=2, heads=2, d_mlp=8, norm="rmsnorm", seed=1)
@@ -70,6 +70,7 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
         frozen=tuple(replaced(run.config)),
         trace=run,
         other=other,
+        mlp_ports=mlp_ports,
     )
 
 
@@ -85,31 +86,26 @@ def check_shapes(run: Trace, other: Trace) -> None:
             f"a contrast takes two runs of one shape; these models differ in {'; '.join(apart)}. "
             "Give two runs of one model, or of two models that differ in their weights alone."
         )
-    if edited := (*run.edited, *other.edited):
-        raise FreezeError(
-            f"a contrast takes runs as the model makes them; {', '.join(edited)} was edited by rerun()"
-        )
-    if (unlike := np.argwhere(np.isfinite(run.scores) != np.isfinite(other.scores))).size:
-        layer, head, query, key = (int(at) for at in unlike[0])
-        raise FreezeError(
-            f"a contrast takes runs in which the same keys are visible; {head_label(layer, head)} at position {query} "
-            f"sees key {key} in one run only ({len(unlike):,} such scores)"
-        )
 
 
 def sources(runs: Runs, layout: Layout, ends: Ends) -> Iterator[Source]:
-    """Yield what tells the runs apart: their tokens, and of two models their weights."""
+    """Yield what tells the runs apart: their tokens, of two models their weights, masks, and edits."""
     changes = [] if runs.one_model else list(Changes(runs, layout, ends).sources())
+    changes += [*Masks(runs, layout).sources(), *Edits(runs, layout, ends).sources()]
     if not changes or (runs.here.tokens != runs.there.tokens).any():
         yield from ends.embeddings()
     yield from changes
 
 
+MAY_DIFFER = ("tied", "n_ctx", "windows", "causal")
+"""Switches in which the models of two runs may differ: how long texts may be, and which keys are visible."""
+
+
 def differing(here: Config, there: Config) -> Iterator[str]:
-    """Say in which switches two configurations differ; tied tables count as two."""
+    """Say in which switches two configurations differ that a contrast cannot hold; tied tables count as two."""
     for field in fields(Config):
         ours, theirs = getattr(here, field.name), getattr(there, field.name)
-        if ours != theirs and field.name not in ("tied", "n_ctx"):
+        if ours != theirs and field.name not in MAY_DIFFER:
             yield f"{field.name} ({ours} and {theirs})"
 
 

@@ -15,9 +15,15 @@ from .secants import activation_slope, cap_slope
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """The source E and the operator of the sink U."""
+    """The source E and the operator of the sink: the unembedding U, or what it reads, "final_out"."""
 
     runs: Runs
+    label: str = "U"
+
+    @property
+    def tables(self) -> bool:
+        """Whether the sink holds the unembedding."""
+        return self.label == "U"
 
     def embeddings(self) -> Iterator[Source]:
         """The difference of both texts' token embeddings; positions are the same and drop out."""
@@ -42,6 +48,8 @@ class Ends:
 
     def past_table(self) -> Operator:
         """From what the unembedding reads to the logits."""
+        if not self.tables:
+            return ()
         table = feature(dense("W_U", self.runs.weight("W_U"), self.outputs, "model"))
         return chain(self.to_logits(), table)
 

@@ -8,9 +8,12 @@ import numpy as np
 
 from ...errors import GraphError
 from ...model import Target, Trace
+from ...model.points import values_at
 from ..graph import ResidualGraph
 from ..operators import Array
 from .secants import logarithmic_mean
+
+DIFFERENCE = ", difference"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -21,6 +24,7 @@ class Contrast(ResidualGraph):
     """
 
     other: Trace | None = None
+    mlp_ports: bool = False
 
     def __repr__(self) -> str:
         return f"<Contrast: {super().__repr__()[1:-1]}>"
@@ -60,11 +64,28 @@ class Contrast(ResidualGraph):
         >>> found.label, found.value == here.logit(4).value - there.logit(4).value
         ('logit of 4, difference', True)
         """
-        streams = (
-            (run.logits if target.space == "logits" else run.residuals["final_in"]) for run in self.runs
-        )
+        streams = (values_at(run, target.at) for run in self.runs)
         change = float(np.subtract(*(stream[target.position] @ target.direction for stream in streams)))
-        return replace(target, label=f"{target.label}, difference", value=change)
+        label = f"{target.label.removesuffix(DIFFERENCE)}{DIFFERENCE}"
+        return replace(target, label=label, value=change)
+
+    def score(self, head: str, query: int = -1, key: int = -1) -> Target:
+        """Return the target score of a head, from a query position to a key position: what it differs by.
+
+        Scores are those before the softmax, scaled (capped, with slopes). Its paths are those of
+        `px.expand(graph, at="L1H0.score")`; `px.attribution(graph, target)` takes it as it is. Raises TargetError
+        for a head or a position that is not there, or a key that the query does not see.
+
+        >>> import pathexp as px
+        >>> model = px.random_model(layers=2, heads=2, seed=1)
+        >>> graph = px.contrast(model.run([1, 2, 3]), model.run([4, 2, 3]))
+        >>> score = graph.score("L1H0", query=2, key=0)
+        >>> terms = px.expand(graph, at="L1H0.score")
+        >>> terms.verify().ok, bool(abs(terms.value(score) - score.value) < 1e-12)
+        (True, True)
+        """
+        here = self.runs[0]
+        return self.difference(here.score(head, query, key))
 
     def _softmax(self, token: int | str, position: int) -> tuple[Target, Array, Array]:
         """The token's logit as a target, and at its position Λ of both runs' probabilities and Λ's shares."""
@@ -86,9 +107,9 @@ class Contrast(ResidualGraph):
 
     @property
     def expected(self) -> Array:
-        """What all paths add up to, computed without them: the difference of both runs' logits."""
-        here, there = self.runs
-        return here.logits - there.logits
+        """What all paths add up to, computed without them: what both runs' logits differ by, or what stands at `at`."""
+        here, there = (values_at(run, self.at) for run in self.runs)
+        return here - there
 
 
 def read_only(array: Array) -> Array:

@@ -17,10 +17,11 @@ from .runs import Runs
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Lays out the blocks; `ports` keeps value and gate of MLPs apart."""
+    """Lays out the blocks; `ports` keeps value and gate of MLPs apart, `kind` is how attention is laid out."""
 
     runs: Runs
     ports: bool = False
+    kind: type[Attention] = Attention
 
     def blocks(self) -> Iterator[Block]:
         """One block a branch, or one a layer where attention and MLP are parallel."""
@@ -49,7 +50,7 @@ class Layout:
         """The attention of a layer."""
         if layer not in self._attention:
             reads, writes = self.law.read(layer, "attn"), self.law.written(layer, "attn")
-            self._attention[layer] = Attention(self.runs, layer, reads, writes)
+            self._attention[layer] = self.kind(self.runs, layer, reads, writes)
         return self._attention[layer]
 
     def mlp_of(self, layer: int) -> Mlp:

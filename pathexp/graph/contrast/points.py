@@ -19,6 +19,13 @@ class Place:
     after: str
 
 
+def depth_behind(config: Config, layer: int, branch: str) -> int:
+    """Return the depth behind the block of a branch, "attn" or "mlp": the first that reads what it wrote."""
+    return 1 + next(
+        at for at, place in enumerate(places(config)) if place.layer == layer and branch in place.branches
+    )
+
+
 def places(config: Config) -> Iterator[Place]:
     """Yield the place of every block, in order.
 
