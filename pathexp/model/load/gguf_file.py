@@ -7,8 +7,11 @@ queries and keys are stored with adjacent rotary pairs there, those of Qwen with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import mmap
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,8 +25,10 @@ from ..rotary import Linear, Rotary, Scaling, Yarn
 from ..weights import Weights
 from .checkpoint import Checkpoint, Numbers, Shape, check_layers, not_numbers
 from .gather import Piece, as_it_is, gather, heads_in, heads_out
+from .gguf_header import Damaged, Header, Place, read_header
 from .gguf_tokens import gguf_tokenizer
 from .keys import Keys
+from .opened_file import OpenedFile
 from .options import Options
 from .tables import find_tables
 
@@ -52,36 +57,57 @@ _PROJECTIONS = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output"}
 
 @dataclass(frozen=True)
 class GgufFile:
-    """The keys and the tensors of one file; numbers are unpacked when asked."""
+    """The keys and the places of the tensors of one file; numbers are unpacked when asked."""
 
-    path: Path
+    file: OpenedFile
     fields: Mapping[str, Any]
-    tensors: Mapping[str, Any]
-    unpack: Any
+    places: Mapping[str, Place]
+    package: Any
 
     @property
     def where(self) -> str:
         """The path, for messages."""
-        return repr(str(self.path))
+        return self.file.where
 
-    @property
+    @cached_property
     def shapes(self) -> Mapping[str, Shape]:
-        """The shape of every tensor, by name, rows as outputs (the file has the axes reversed)."""
-        return {name: tuple(int(size) for size in t.shape[::-1]) for name, t in self.tensors.items()}
+        """The shape of every tensor, by name, rows as outputs."""
+        return {name: place.shape for name, place in self.places.items()}
 
     def read(self, name: str) -> Numbers:
         """One tensor, unpacked. Raises LoadError for a packing that the package does not know."""
-        tensor = self.tensors[name]
-        if tensor.tensor_type.name.startswith("I"):
-            raise not_numbers(name, tensor.tensor_type.name, self.where)
+        shape = self.places[name].shape
+        return self.rows(name, 0, math.prod(shape[:-1])).reshape(shape)
+
+    def rows(self, name: str, begin: int, end: int) -> Numbers:
+        """Some rows of one tensor, unpacked, all axes but the last taken together. Raises LoadError as `read`."""
+        place = self.places[name]
+        packing, row = self.packing(place), row_bytes(self.package, place)
+        if packing.name.startswith("I"):
+            raise not_numbers(name, packing.name, self.where)
+        raw = self.file.numbers(place.begin + begin * row, (end - begin) * row, np.uint8)
         try:
-            numbers: Numbers = np.asarray(self.unpack(tensor.data, tensor.tensor_type))
+            return np.asarray(self.package.quants.dequantize(raw.reshape(-1, row), packing), order="C")
         except (NotImplementedError, ValueError) as error:
             raise LoadError(
-                f"Cannot load {self.where}: {name!r} is packed as {tensor.tensor_type.name}, "
+                f"Cannot load {self.where}: {name!r} is packed as {packing.name}, "
                 f"which the package 'gguf' cannot unpack: {error}"
             ) from error
-        return numbers.reshape(self.shapes[name])
+
+    def packing(self, place: Place) -> Any:
+        """How a tensor is packed, as the package names it."""
+        return self.package.GGMLQuantizationType(place.packing)
+
+
+def row_bytes(package: Any, place: Place) -> int:
+    """How many bytes one row of a tensor takes. Raises Damaged for a packing that is not known, or a row of part blocks."""
+    if place.packing not in list(package.GGMLQuantizationType):
+        raise Damaged(f"a tensor is packed in way {place.packing}, which the package 'gguf' does not know")
+    block, size = package.GGML_QUANT_SIZES[package.GGMLQuantizationType(place.packing)]
+    width = place.shape[-1] if place.shape else 1
+    if width % block:
+        raise Damaged(f"a tensor of shape {place.shape} has rows of no whole blocks of {block}")
+    return int(width // block * size)
 
 
 def load_gguf(path: str | Path, options: Options | None = None) -> Model:
@@ -109,23 +135,37 @@ def open_gguf(path: str | Path) -> GgufFile:
             f"Cannot load {str(path)!r}: GGUF files need the package 'gguf': pip install 'pathexp[gguf]'."
         ) from None
     try:
-        reader = gguf.GGUFReader(path)
-        fields = {name: field.contents() for name, field in reader.fields.items()}
-    except Exception as error:  # of a damaged file the package raises whatever it meets
+        file = OpenedFile(Path(path))
+        header = _header(file)
+        _check_places(path, header.places, lambda place: _bytes(gguf, place), file.size)
+    except (Damaged, OSError, ValueError, struct.error, OverflowError) as error:
         raise LoadError(f"Cannot load {str(path)!r}: no GGUF file, or damaged: {error!r:.200}") from error
-    _check_places(path, reader.tensors)
-    tensors = {tensor.name: tensor for tensor in reader.tensors}
-    return GgufFile(Path(path), fields, tensors, gguf.quants.dequantize)
+    return GgufFile(file, header.fields, header.places, gguf)
 
 
-def _check_places(path: str | Path, tensors: list[Any]) -> None:
-    """No two tensors share bytes."""
-    ordered = sorted(tensors, key=lambda tensor: int(tensor.data_offset))
+def _header(file: OpenedFile) -> Header:
+    with open(file.path, "rb") as again, mmap.mmap(again.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        with memoryview(mapped) as raw:
+            return read_header(raw)
+
+
+def _bytes(package: Any, place: Place) -> int:
+    return math.prod(place.shape[:-1]) * row_bytes(package, place)
+
+
+def _check_places(
+    path: str | Path, places: Mapping[str, Place], bytes_of: Callable[[Place], int], size: int
+) -> None:
+    """No two tensors share bytes, and all are in the file."""
+    ordered = sorted(places, key=lambda name: places[name].begin)
     for before, after in pairwise(ordered):
-        if int(before.data_offset) + int(before.n_bytes) > int(after.data_offset):
+        if places[before].begin + bytes_of(places[before]) > places[after].begin:
             raise LoadError(
-                f"Cannot load {str(path)!r}: tensors {before.name!r} and {after.name!r} overlap: it is damaged."
+                f"Cannot load {str(path)!r}: tensors {before!r} and {after!r} overlap: it is damaged."
             )
+    for name, place in places.items():
+        if place.begin + bytes_of(place) > size:
+            raise Damaged(f"it ends at byte {size:,}, before the end of {name!r}")
 
 
 def _model(file: GgufFile, options: Options) -> Model:
@@ -142,11 +182,11 @@ def _model(file: GgufFile, options: Options) -> Model:
     config = _config(keys, kind, file)
     keys.finish(options.ignore)
     shape = (config.d_vocab, config.d_model)
-    tables = find_tables(file, _TABLES, shape, _TABLES[1] not in file.tensors, options)
+    tables = find_tables(file, _TABLES, shape, _TABLES[1] not in file.places, options)
     arrays = gather(file, [*tables.pieces, *_pieces(config, kind, file)], config.n_layers)
     config = replace(config, tied=tables.shared, d_out=tables.d_out or config.d_out)
     weights = Weights(**tables.complete(arrays))
-    return Model(config, weights, gguf_tokenizer(file.fields, file.where), name=file.path.stem)
+    return Model(config, weights, gguf_tokenizer(file.fields, file.where), name=file.file.path.stem)
 
 
 def _keys(file: GgufFile, architecture: str) -> Keys:
