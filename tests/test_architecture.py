@@ -12,6 +12,7 @@ LONGEST = 400
 
 FLOORS = {
     **dict.fromkeys(("errors", "labels", "version"), 0),
+    "budget": 1,
     "arguments": 1,
     **dict.fromkeys(("answer", "algebra", "model"), 2),
     "graph": 3,

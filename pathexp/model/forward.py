@@ -18,7 +18,7 @@ from ..errors import PathexpError
 from .activations import GATES
 from .attention import Attention, attend, capped, check_finite
 from .config import Config
-from .mlp import Mlp, dense, neurons
+from .mlp import Mlp, by_rows, dense, neurons
 from .norms import normalized
 from .positions import sinusoids
 from .trace import Trace, check_trace
@@ -168,7 +168,7 @@ class Run:
         if self.config.final_norm:
             stream = self.norm(stream, "final")
         stream = self.keep("final_out", stream)
-        return self.config.logit_multiplier * dense(stream, self.w.W_U, self.w.b_U)
+        return self.config.logit_multiplier * by_rows(stream, self.w.W_U, self.w.b_U)
 
     def transform(self, stream: Array) -> Array:
         """The dense layer with an activation that stands before the final norm and the unembedding."""

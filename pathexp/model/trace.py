@@ -103,7 +103,10 @@ class Trace:
         Elhage et al. 2021, "Attention Heads are Independent and Additive". Costs as much memory as H streams
         a layer.
         """
-        return _read_only(self.z @ np.swapaxes(self.model.weights.W_O, -1, -2))
+        given = np.empty((*self.z.shape[:-1], self.config.d_model))
+        for layer, z in enumerate(self.z):
+            np.matmul(z, np.swapaxes(self.model.weights.W_O[layer], -1, -2), out=given[layer])
+        return _read_only(given)
 
     @cached_property
     def mlp_hidden(self) -> Array:

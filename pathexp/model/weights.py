@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..errors import WeightsError
 from .config import Config
+from .stored import Stored, StoredColumns, check_finite
 
 Array = npt.NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -29,7 +30,8 @@ class Weights:
     ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection.
 
     A bias of None is zero and a gain of None is one. Query head k reads key/value head k // (H // G).
-    Half and single precision and integers become float64; anything else is reported by ``check``.
+    Half and single precision and integers become float64; anything else is reported by ``check``. What a loader reads
+    from a file stays as it is stored: ``W_Q[layer]`` raises that layer to float64, numpy functions raise all of it.
 
     >>> import numpy as np
     >>> weights = Weights(W_E=np.eye(2), W_Q=np.ones((0, 1, 1, 2)), W_K=np.ones((0, 1, 1, 2)),
@@ -86,7 +88,8 @@ class Weights:
         """Hold every array against the shapes of a configuration.
 
         Raises WeightsError with all problems at once: what is missing, what has no place, shapes, kinds,
-        and the first place that is not finite. Time is one look at every number.
+        and the first place that is not finite. Time is one look at every number in memory; those that are stored
+        are looked at when they are raised.
         """
         problems = [*_problems(self.arrays(), expected(config)), *_untied(self, config)]
         if problems:
@@ -175,6 +178,8 @@ def at(array: Array | None, layer: int) -> Array | None:
 
 def _frozen(value: Any) -> Any:
     """A read-only float64 array of its own, or, for what is no real number, the array as it is."""
+    if isinstance(value, Stored):
+        return value
     array = np.asarray(value)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
         return array
@@ -206,16 +211,19 @@ def _problem(name: str, array: Array, shape: Shape) -> Iterator[str]:
         yield f"{name} must hold real numbers of at most 64 bits, found dtype {array.dtype}"
     if array.shape != shape:
         yield f"{name} has shape {array.shape}, expected {shape}{_transposed(array.shape, shape)}"
-    if array.dtype == np.float64 and not np.isfinite(array).all():
-        bad = ~np.isfinite(array)
-        first = tuple(int(i) for i in np.argwhere(bad)[0])
-        yield f"{name} has {int(bad.sum())} numbers that are not finite, the first {array[first]} at {first}"
+    if array.dtype == np.float64 and not isinstance(array, Stored):
+        try:
+            check_finite(name, array)
+        except WeightsError as error:
+            yield str(error)
 
 
 def _untied(weights: Weights, config: Config) -> Iterator[str]:
     arrays = weights.arrays()
     if config.tied and "W_E" in arrays and "W_U" in arrays:
         W_E, W_U = arrays["W_E"], arrays["W_U"]
+        if isinstance(W_E, StoredColumns) and W_E.table is W_U:
+            return
         if W_E.T.shape == W_U.shape and not np.array_equal(W_E.T, W_U):
             yield "W_U is not the transpose of W_E, but the configuration has tied=True: set tied=False"
 

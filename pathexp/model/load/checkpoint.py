@@ -31,11 +31,18 @@ class Checkpoint(Protocol):
     def shapes(self) -> Mapping[str, Shape]:
         """The shape of every tensor, by name; nothing is read."""
 
+    @property
+    def stays(self) -> bool:
+        """Whether the numbers are those of a file that stays, so that they can be read when they are used."""
+
     def read(self, name: str) -> Numbers:
         """One tensor as half, single or double precision.
 
         Raises LoadError if it does not hold real numbers.
         """
+
+    def rows(self, name: str, begin: int, end: int) -> Numbers:
+        """Some rows of one tensor, as `read` gives them."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,8 @@ class Held:
 
     arrays: Mapping[str, npt.NDArray[Any]]
     where: str
+    stays: bool = False
+    """Its owner may write to them."""
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
@@ -60,6 +69,10 @@ class Held:
         if array.dtype.kind != "f":
             raise not_numbers(name, str(array.dtype), self.where)
         return array
+
+    def rows(self, name: str, begin: int, end: int) -> Numbers:
+        """Some rows of one array."""
+        return self.read(name)[begin:end]
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,11 @@ class Renamed:
         return self.behind.where
 
     @property
+    def stays(self) -> bool:
+        """Whether the numbers behind stay."""
+        return self.behind.stays
+
+    @property
     def shapes(self) -> Mapping[str, Shape]:
         """The shape of every tensor, by its new name."""
         return {name: self.behind.shapes[old] for name, old in self.names.items()}
@@ -82,6 +100,10 @@ class Renamed:
     def read(self, name: str) -> Numbers:
         """One tensor by its new name."""
         return self.behind.read(self.names[name])
+
+    def rows(self, name: str, begin: int, end: int) -> Numbers:
+        """Some rows of one tensor by its new name."""
+        return self.behind.rows(self.names[name], begin, end)
 
 
 def not_numbers(name: str, dtype: str, where: str) -> LoadError:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import LoadError
+from ..stored import StoredLayers, StoredRows
 from .checkpoint import Checkpoint, Shape, listed
 
 Array = npt.NDArray[np.float64]
 Turn = Callable[[Array], Array]
 
+_TABLES = {"W_E": "a column a token", "W_U": "a row an output"}
 _MOST = 12  # problems told in one message
 
 
@@ -45,7 +48,7 @@ class Piece:
 def gather(
     checkpoint: Checkpoint, pieces: Sequence[Piece], n_layers: int, unused: Sequence[str] = ()
 ) -> dict[str, Array]:
-    """Read all pieces as float64 arrays of ours, read-only and stacked over layers.
+    """Return all pieces as arrays of ours: matrices of files as they are stored, all else float64, read-only.
 
     ``unused`` are patterns of tensors that may be there and are not read, such as stored masks.
 
@@ -59,9 +62,15 @@ def gather(
         raise LoadError("\n  ".join([head, *shown, *more]))
     arrays: dict[str, Array] = {}
     for piece in pieces:
-        for layer, name in enumerate(piece.names(n_layers)):
-            _store(arrays, piece, checkpoint.read(name).astype(np.float64), layer, n_layers)
-    return {name: _read_only(array) for name, array in arrays.items()}
+        if not (checkpoint.stays and len(piece.shape) > 1):
+            _store(arrays, checkpoint, piece, n_layers)
+        elif piece.by_layer:
+            arrays |= {name: _layers(checkpoint, piece, name, n_layers) for name in piece.ours}
+        elif set(piece.ours) <= _TABLES.keys():
+            arrays |= {name: _table(checkpoint, piece, name) for name in piece.ours}
+        else:
+            _store(arrays, checkpoint, piece, n_layers)
+    return arrays
 
 
 def _problems(
@@ -80,15 +89,41 @@ def _problems(
         yield f"{len(extra)} tensor(s) have no place in this architecture: {listed(sorted(extra))}"
 
 
-def _store(arrays: dict[str, Array], piece: Piece, raw: Array, layer: int, n_layers: int) -> None:
-    for name, turn in piece.ours.items():
-        part = turn(raw)
-        if not piece.by_layer:
-            arrays[name] = np.ascontiguousarray(part)
-            continue
-        if name not in arrays:
-            arrays[name] = np.empty((n_layers, *part.shape))
-        arrays[name][layer] = part
+def _store(arrays: dict[str, Array], checkpoint: Checkpoint, piece: Piece, n_layers: int) -> None:
+    """Read a piece now; those of all layers are stacked."""
+    for layer, theirs in enumerate(piece.names(n_layers)):
+        raw = checkpoint.read(theirs).astype(np.float64)
+        for name, turn in piece.ours.items():
+            part = turn(raw)
+            if not piece.by_layer:
+                arrays[name] = np.ascontiguousarray(part)
+                continue
+            if name not in arrays:
+                arrays[name] = np.empty((n_layers, *part.shape))
+            arrays[name][layer] = part
+    for name in piece.ours:
+        if name in arrays:
+            _read_only(arrays[name])
+
+
+def _layers(checkpoint: Checkpoint, piece: Piece, name: str, n_layers: int) -> Array:
+    """A piece as it is stored: one tensor a layer."""
+    names, turn = tuple(piece.names(n_layers)), piece.ours[name]
+    shape = turn(np.broadcast_to(np.float64(0), piece.shape)).shape
+    stored = StoredLayers(
+        name, (n_layers, *shape), lambda layer: turn(checkpoint.read(names[layer]).astype(np.float64))
+    )
+    return cast(Array, stored)
+
+
+def _table(checkpoint: Checkpoint, piece: Piece, name: str) -> Array:
+    """A table of tokens as it is stored: one row a token."""
+    table = StoredRows(
+        name,
+        (piece.shape[0], piece.shape[1]),
+        lambda begin, end: checkpoint.rows(piece.theirs, begin, end).astype(np.float64),
+    )
+    return cast(Array, table.T if piece.ours[name] is transposed else table)
 
 
 def _read_only(array: Array) -> Array:

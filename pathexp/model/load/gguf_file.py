@@ -63,6 +63,7 @@ class GgufFile:
     fields: Mapping[str, Any]
     places: Mapping[str, Place]
     package: Any
+    stays: bool = True
 
     @property
     def where(self) -> str:
@@ -144,9 +145,8 @@ def open_gguf(path: str | Path) -> GgufFile:
 
 
 def _header(file: OpenedFile) -> Header:
-    with open(file.path, "rb") as again, mmap.mmap(again.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        with memoryview(mapped) as raw:
-            return read_header(raw)
+    with mmap.mmap(file.descriptor, 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as raw:
+        return read_header(raw)
 
 
 def _bytes(package: Any, place: Place) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from ...errors import LoadError, PathexpError
 from ..config import Config
 from ..model import Model
 from ..rotary import Rotary
+from ..stored import StoredLayers, StoredRows
 from ..weights import Weights
 from .checkpoint import Shape
-from .gather import Array, as_it_is, heads_in, heads_out, transposed
+from .gather import Array, as_it_is, heads_in, heads_out
+from .opened_file import OpenedFile
 from .scored_tokenizer import ScoredTokenizer
 
 _HEADER = struct.Struct("<7i")
@@ -129,28 +132,44 @@ def _arrays(path: Path, header: Header, config: Config, size: int) -> dict[str, 
             f"its first seven numbers {tuple(header)} make {needed:,} bytes, but it has {size:,}: "
             "it is truncated, or no model of llama2.c."
         )
-    raw = np.fromfile(path, dtype="<f4", offset=_HEADER.size)
-    arrays, place = {}, 0
+    file, arrays, begin = OpenedFile(path), {}, _HEADER.size
     for name, shape in layout:
-        count = math.prod(shape)
-        arrays[name] = _turned(name, raw[place : place + count].astype(np.float64).reshape(shape), config)
-        place += count
+        arrays[name] = _stored(name, partial(_floats, file, begin), shape, config)
+        begin += 4 * math.prod(shape)
     arrays.pop("rotary")
     return arrays | ({"W_U": arrays["W_E"].T} if config.tied else {})
 
 
-def _turned(name: str, raw: Array, c: Config) -> Array:
+def _floats(file: OpenedFile, start: int, begin: int, end: int) -> Array:
+    """The numbers from one to another of an array that starts at a byte."""
+    return file.numbers(start + 4 * begin, end - begin, "<f4").astype(np.float64)
+
+
+def _stored(name: str, numbers: Callable[[int, int], Array], shape: Shape, c: Config) -> Any:
+    """One array as it is stored: of a few numbers, these; else by layer, or by token."""
+    width = math.prod(shape[1:])
+    if name in ("W_E", "W_U"):
+        table = StoredRows(
+            name, shape, lambda begin, end: numbers(begin * width, end * width).reshape(-1, width)
+        )
+        return table.T if name == "W_E" else table
+    if len(shape) < 3 or name == "rotary":
+        array = numbers(0, math.prod(shape)).reshape(shape)
+        array.setflags(write=False)
+        return array
     by_layer = {
         "W_Q": heads_in(c.n_heads),
         "W_K": heads_in(c.n_kv_heads),
         "W_V": heads_in(c.n_kv_heads),
         "W_O": heads_out(c.n_heads),
     }
-    if name in by_layer:
-        return np.stack([by_layer[name](layer) for layer in raw])
-    array = np.ascontiguousarray((transposed if name == "W_E" else as_it_is)(raw))
-    array.setflags(write=False)
-    return array
+    turn, one = by_layer.get(name, as_it_is), shape[1:]
+    turned = turn(np.broadcast_to(np.float64(0), one)).shape
+    return StoredLayers(
+        name,
+        (shape[0], *turned),
+        lambda layer: turn(numbers(layer * width, (layer + 1) * width).reshape(one)),
+    )
 
 
 def _tokenizer_beside(path: Path, config: Config) -> ScoredTokenizer | None:

@@ -48,13 +48,18 @@ class OpenedFile:
         """How many bytes it had when it was opened."""
         return int(self._found[0])  # type: ignore[attr-defined]
 
+    @property
+    def descriptor(self) -> int:
+        """The number by which the system knows the open file."""
+        return int(self._file.fileno())  # type: ignore[attr-defined]
+
     def numbers(self, begin: int, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return so many numbers from a byte on.
 
         Raises LoadError if the file ends before, or was written to since it was opened.
         """
         array = np.empty(count, dtype=dtype)
-        view, done = memoryview(array).cast("B") if count else memoryview(b""), 0
+        view, done = memoryview(array.view(np.uint8).data) if count else memoryview(b""), 0
         with self._lock:  # type: ignore[attr-defined]
             self._file.seek(begin)  # type: ignore[attr-defined]
             while done < len(view) and (step := self._file.readinto(view[done:])):  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...errors import LoadError
 from .checkpoint import Numbers, Shape, not_numbers
+from .opened_file import OpenedFile
 
 LONGEST_HEADER = 100_000_000  # bytes, as the published reader has it
 _LFS = b"version https://git-lfs"
@@ -45,14 +46,15 @@ class Entry:
 class SafetensorsFile:
     """One file whose header has been checked; numbers are read when asked."""
 
-    path: Path
+    file: OpenedFile
     entries: Mapping[str, Entry]
     data: int  # where the numbers begin, in bytes
+    stays: bool = True
 
     @property
     def where(self) -> str:
         """The path, for messages."""
-        return repr(str(self.path))
+        return self.file.where
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
@@ -62,18 +64,23 @@ class SafetensorsFile:
     def read(self, name: str) -> Numbers:
         """One tensor in the file's precision; bfloat16 comes as float32, every value kept.
 
-        Raises LoadError if it does not hold real numbers, or the file has shrunk.
+        Raises LoadError if it does not hold real numbers, or the file has changed since it was opened.
         """
         entry = self.entries[name]
+        return self._numbers(entry, 0, math.prod(entry.shape)).reshape(entry.shape)
+
+    def rows(self, name: str, begin: int, end: int) -> Numbers:
+        """Some rows of one tensor. Raises LoadError as `read`."""
+        entry = self.entries[name]
+        width = math.prod(entry.shape[1:])
+        return self._numbers(entry, begin * width, end * width).reshape(-1, *entry.shape[1:])
+
+    def _numbers(self, entry: Entry, begin: int, end: int) -> Numbers:
         if entry.kind not in _FLOATS:
-            raise not_numbers(name, entry.kind, self.where)
-        count = math.prod(entry.shape)
-        with open(self.path, "rb") as file:
-            file.seek(self.data + entry.begin)
-            raw = np.fromfile(file, dtype=_FLOATS[entry.kind], count=count)
-        if len(raw) != count:
-            raise LoadError(f"Cannot load {self.where}: the file has become shorter while it was read.")
-        return (upcast_bfloat16(raw) if entry.kind == "BF16" else raw).reshape(entry.shape)
+            raise not_numbers(entry.name, entry.kind, self.where)
+        start = self.data + entry.begin + begin * _SIZES[entry.kind]
+        raw = self.file.numbers(start, end - begin, _FLOATS[entry.kind])
+        return upcast_bfloat16(raw) if entry.kind == "BF16" else raw
 
 
 def upcast_bfloat16(bits: np.ndarray[Any, Any]) -> Numbers:
@@ -114,7 +121,7 @@ def _opened(path: Path) -> SafetensorsFile:
         header = _json(file.read(length))
     entries = _entries(header)
     _check_cover(entries, size - 8 - length)
-    return SafetensorsFile(path, {entry.name: entry for entry in entries}, 8 + length)
+    return SafetensorsFile(OpenedFile(path), {entry.name: entry for entry in entries}, 8 + length)
 
 
 def _header_length(start: bytes, size: int) -> int:

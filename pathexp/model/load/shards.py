@@ -22,6 +22,7 @@ class Shards:
 
     index: Path
     homes: Mapping[str, SafetensorsFile]
+    stays: bool = True
 
     @property
     def where(self) -> str:
@@ -36,6 +37,10 @@ class Shards:
     def read(self, name: str) -> Numbers:
         """One tensor, from its file."""
         return self.homes[name].read(name)
+
+    def rows(self, name: str, begin: int, end: int) -> Numbers:
+        """Some rows of one tensor, from its file."""
+        return self.homes[name].rows(name, begin, end)
 
 
 def open_index(path: str | Path) -> Shards:

@@ -19,13 +19,15 @@ class Draft:
         self.config = model.config
         self._model = model
         self._arrays: dict[str, Array] = model.weights.arrays()
+        """Those that nothing has asked for stay as they are stored."""
         self._own: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
 
     def __getitem__(self, name: str) -> Array:
-        """An array to read."""
+        """An array to read, in memory."""
+        self._arrays[name] = np.asarray(self._arrays[name])
         return self._arrays[name]
 
     def edit(self, name: str) -> Array:

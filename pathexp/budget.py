@@ -1,0 +1,183 @@
+"""One budget of bytes for arrays that can be made again: raised layers of weights, stacked heads, tables.
+
+What was used last is kept; what does not fit is let go and made again when asked for, with the same numbers. The
+budget is PATHEXP_MEMORY in bytes ("3e9", "3GB"), or `memory_budget`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from threading import Lock
+from typing import TypeVar
+from weakref import ref
+
+import numpy as np
+
+from .errors import PathexpError
+
+Value = TypeVar("Value")
+Place = tuple[int, Hashable]
+
+VARIABLE = "PATHEXP_MEMORY"
+DEFAULT = 2 * 1024**3
+"""2 GiB: all of a model of 135 million parameters, and one layer of a large one with room for what is derived."""
+
+
+class Budget:
+    """What is kept, by owner and key, the least recently used first to go; dropped with its owner.
+
+    A value must not refer to its owner, or neither would be let go before it is pushed out.
+
+    >>> class Owner: ...
+    >>> budget, owner = Budget(1000), Owner()
+    >>> budget.get(owner, "a", lambda: np.ones(100)) is budget.get(owner, "a", lambda: np.ones(100))
+    True
+    >>> _ = budget.get(owner, "b", lambda: np.ones(50))
+    >>> budget
+    400 bytes of 1,000 kept in 1 values
+    >>> del owner
+    >>> budget
+    0 bytes of 1,000 kept in 0 values
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._kept: OrderedDict[Place, tuple[object, int]] = OrderedDict()
+        self._owners: dict[int, ref[object]] = {}
+        self._gone: deque[int] = deque()
+        self._lock = Lock()
+        self._total = 0
+
+    def get(self, owner: object, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value of an owner and a key, made if it is not kept."""
+        place = id(owner), key
+        with self._lock:
+            self._forget()
+            if place in self._kept:
+                self._kept.move_to_end(place)
+                return self._kept[place][0]  # type: ignore[return-value]
+        value = make()
+        self._put(owner, place, value)
+        return value
+
+    def resize(self, limit: int) -> None:
+        """Set the limit in bytes; what is over it is let go."""
+        with self._lock:
+            self.limit = limit
+            self._shrink()
+
+    def __repr__(self) -> str:
+        with self._lock:
+            self._forget()
+            return f"{self._total:,} bytes of {self.limit:,} kept in {len(self._kept):,} values"
+
+    def _put(self, owner: object, place: Place, value: object) -> None:
+        size = held_bytes(value)
+        with self._lock:
+            self._forget()
+            if size > self.limit or place in self._kept:
+                return
+            if place[0] not in self._owners:
+                self._owners[place[0]] = ref(owner, partial(self._note, place[0]))
+            self._kept[place] = value, size
+            self._total += size
+            self._shrink()
+
+    def _note(self, owner: int, _: object) -> None:
+        """Note an owner that is gone. The collector may call this anywhere, also where the lock is held already."""
+        self._gone.append(owner)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget()
+            finally:
+                self._lock.release()
+
+    def _shrink(self) -> None:
+        while self._total > self.limit:
+            _, (_, size) = self._kept.popitem(last=False)
+            self._total -= size
+
+    def _forget(self) -> None:
+        """Drop what belongs to owners that are gone."""
+        gone = set()
+        while self._gone:
+            gone.add(self._gone.popleft())
+        for owner in gone:
+            del self._owners[owner]
+        if gone:
+            for place in [place for place in self._kept if place[0] in gone]:
+                self._total -= self._kept.pop(place)[1]
+
+
+def held_bytes(value: object) -> int:
+    """Return how many bytes the arrays in a value take: in sequences, mappings and dataclasses, to any depth.
+
+    >>> held_bytes((np.ones(3), {"a": [np.ones(2)]}))
+    40
+    """
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, Mapping):
+        return sum(map(held_bytes, value.values()))
+    if isinstance(value, tuple | list):
+        return sum(map(held_bytes, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return sum(held_bytes(getattr(value, field.name)) for field in fields(value))
+    return 0
+
+
+_UNITS: Mapping[str, float] = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_SIZE = re.compile(r"([0-9.]+(?:e[0-9]+)?)\s*(ki|mi|gi|k|m|g|)b?", re.IGNORECASE)
+
+
+def bytes_of(size: int | float | str) -> int:
+    """Return a number of bytes from a number or a text such as "3GB" or "512MiB".
+
+    Raises PathexpError for what is none.
+
+    >>> bytes_of("1.5 GB"), bytes_of("4KiB"), bytes_of(10)
+    (1500000000, 4096, 10)
+    """
+    match = _SIZE.fullmatch(str(size).strip())
+    try:
+        if match and not isinstance(size, bool):
+            return int(float(match[1]) * _UNITS[match[2].lower()])
+    except (ValueError, OverflowError):
+        pass
+    raise PathexpError(
+        f"memory: expected a number of bytes such as 3000000000, 3GB or 512MiB, got {size!r:.40}"
+    )
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """The budget as it stands: its limit and what is kept, in bytes."""
+
+    limit: int
+    kept: int
+    values: int
+
+
+def memory_budget(size: int | float | str | None = None) -> MemoryBudget:
+    """Set the budget for arrays that can be made again, if a size is given, and return how it stands.
+
+    `size`: bytes, or a text such as "3GB". A smaller budget makes the same numbers, more slowly. Not counted are
+    what is being computed with, runs, and answers. Raises PathexpError for what is no size.
+
+    >>> memory_budget("2GiB").limit
+    2147483648
+    """
+    if size is not None:
+        BUDGET.resize(bytes_of(size))
+    with BUDGET._lock:
+        BUDGET._forget()
+        return MemoryBudget(BUDGET.limit, BUDGET._total, len(BUDGET._kept))
+
+
+BUDGET = Budget(bytes_of(os.environ.get(VARIABLE) or DEFAULT))
+"""The one budget. It pins nothing: values go with their owners."""
