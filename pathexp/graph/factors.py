@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -64,14 +65,14 @@ class Factors:
         self, name: str, rows: str | int, columns: str | int, numbers: Callable[[Weights], LinearMap]
     ) -> Factor:
         """A factor of the weights, its sizes given by name (or as numbers)."""
-        map = None if self.weights is None else numbers(self.weights)
+        map = None if self.weights is None else partial(numbers, self.weights)
         return Factor(name, self._dim(rows), self._dim(columns), map)
 
     def on_run(
         self, name: str, rows: str | int, columns: str | int, numbers: Callable[[Trace], LinearMap]
     ) -> Factor:
         """A factor that a run alone has."""
-        map = None if self.trace is None else numbers(self.trace)
+        map = None if self.trace is None else partial(numbers, self.trace)
         return Factor(name, self._dim(rows), self._dim(columns), map)
 
     def _dim(self, size: str | int) -> Dim:
@@ -164,8 +165,10 @@ class Factors:
         """The frozen gates of an MLP, closed for neurons that are components of their own."""
         values = None
         if self.trace is not None:
-            values = np.array(self.trace.mlp_gates[layer])
-            values[:, list(without)] = 0.0
+            values = self.trace.mlp_gates[layer]
+            if without:
+                values = np.array(values)
+                values[:, list(without)] = 0.0
         return Gate(f"D_L{layer}M", self.sizes["n"], self.sizes["d_mlp"], values)
 
     def neuron_gate(self, layer: int, neuron: int) -> Factor:

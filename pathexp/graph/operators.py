@@ -12,13 +12,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import TypeAlias
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..algebra import Dense, Diagonal, LinearMap, Space, compose
+from ..budget import BUDGET
 from ..errors import FreezeError, GraphError
 
 Array: TypeAlias = NDArray[np.float64]
@@ -26,21 +27,34 @@ Dim: TypeAlias = int | str
 """A size, or the name of a size that is not known yet, such as "d_model"."""
 
 
+Later: TypeAlias = Callable[[], LinearMap]
+"""A map that is made when it is used, and may be let go and made again."""
+
+
 @dataclass(frozen=True)
 class Factor:
-    """A named linear map of known shape, with or without numbers."""
+    """A named linear map of known shape, with or without numbers; `map` may say how they are made when they are used."""
 
     name: str
     rows: Dim
     columns: Dim
-    map: LinearMap | None = None
+    map: LinearMap | Later | None = None
 
     def __post_init__(self) -> None:
-        if self.map is not None and self.map.shape != (self.rows, self.columns):
+        if isinstance(self.map, LinearMap):
+            self._check(self.map)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or a pickle has the numbers themselves."""
+        return Factor, (self.name, self.rows, self.columns, None if self.map is None else self.numbers())
+
+    def _check(self, map: LinearMap) -> LinearMap:
+        if map.shape != (self.rows, self.columns):
             raise GraphError(
                 f"factor {self.name} was declared {self.rows} × {self.columns}, "
-                f"but its map is {self.map.shape[0]} × {self.map.shape[1]}"
+                f"but its map is {map.shape[0]} × {map.shape[1]}"
             )
+        return map
 
     def numbers(self) -> LinearMap:
         """Return the map, or say that this graph has no numbers."""
@@ -49,7 +63,10 @@ class Factor:
                 f"{self.name} has no numbers: this graph was made from sizes alone. "
                 "Run a model and expand its trace to get numbers."
             )
-        return self.map
+        if isinstance(self.map, LinearMap):
+            return self.map
+        make = self.map
+        return BUDGET.get(self, "map", lambda: self._check(make()))
 
 
 @dataclass(frozen=True)
@@ -59,10 +76,10 @@ class Step:
     position: tuple[Factor, ...] = ()
     feature: tuple[Factor, ...] = ()
 
-    @cached_property
+    @property
     def maps(self) -> tuple[LinearMap | None, LinearMap | None]:
-        """Both words as linear maps, None for an empty one; multiplied together once."""
-        return word_map(self.position), word_map(self.feature)
+        """Both words as linear maps, None for an empty one; multiplied together once, as long as the budget holds."""
+        return BUDGET.get(self, "maps", lambda: (word_map(self.position), word_map(self.feature)))
 
 
 @dataclass(frozen=True, eq=False)
