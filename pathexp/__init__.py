@@ -9,6 +9,7 @@
 
 from .algebra import LinearMap
 from .answer import Answer
+from .budget import memory_budget
 from .circuits.attribution.attribution import attribution
 from .circuits.attribution.decompose import decompose
 from .circuits.attribution.flow import flow
@@ -105,6 +106,7 @@ __all__ = [
     "intervene",
     "lens",
     "load",
+    "memory_budget",
     "memory_management",
     "models",
     "order_importance",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from threading import Lock
@@ -47,7 +47,8 @@ class Budget:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept: OrderedDict[Place, tuple[object, int]] = OrderedDict()
+        self._kept: OrderedDict[Place, tuple[object, dict[int, int]]] = OrderedDict()
+        self._shared: Counter[int] = Counter()
         self._owners: dict[int, ref[object]] = {}
         self._gone: deque[int] = deque()
         self._lock = Lock()
@@ -77,15 +78,16 @@ class Budget:
             return f"{self._total:,} bytes of {self.limit:,} kept in {len(self._kept):,} values"
 
     def _put(self, owner: object, place: Place, value: object) -> None:
-        size = held_bytes(value)
+        memory = dict(memory_of(value))
         with self._lock:
             self._forget()
-            if size > self.limit or place in self._kept:
+            if sum(memory.values()) > self.limit or place in self._kept:
                 return
             if place[0] not in self._owners:
                 self._owners[place[0]] = ref(owner, partial(self._note, place[0]))
-            self._kept[place] = value, size
-            self._total += size
+            self._kept[place] = value, memory
+            self._total += sum(size for array, size in memory.items() if not self._shared[array])
+            self._shared.update(memory.keys())
             self._shrink()
 
     def _note(self, owner: int, _: object) -> None:
@@ -98,37 +100,48 @@ class Budget:
                 self._lock.release()
 
     def _shrink(self) -> None:
-        while self._total > self.limit:
-            _, (_, size) = self._kept.popitem(last=False)
-            self._total -= size
+        while self._total > self.limit and self._kept:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, place: Place) -> None:
+        _, memory = self._kept.pop(place)
+        for array, size in memory.items():
+            self._shared[array] -= 1
+            if not self._shared[array]:
+                del self._shared[array]
+                self._total -= size
 
     def _forget(self) -> None:
         """Drop what belongs to owners that are gone."""
         gone = set()
         while self._gone:
             gone.add(self._gone.popleft())
-        for owner in gone:
-            del self._owners[owner]
         if gone:
             for place in [place for place in self._kept if place[0] in gone]:
-                self._total -= self._kept.pop(place)[1]
+                self._drop(place)
+        for owner in gone:
+            del self._owners[owner]
 
 
-def held_bytes(value: object) -> int:
-    """Return how many bytes the arrays in a value take: in sequences, mappings and dataclasses, to any depth.
+def memory_of(value: object) -> Iterator[tuple[int, int]]:
+    """Yield the arrays whose memory a value holds, and their bytes: in sequences, mappings and dataclasses.
 
-    >>> held_bytes((np.ones(3), {"a": [np.ones(2)]}))
+    Views are those of the array that they are cut from, so that what two values share is counted once.
+
+    >>> whole = np.ones(3)
+    >>> sum(dict(memory_of((whole, {"a": [whole[:2], np.ones(2)]}))).values())
     40
     """
     if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, Mapping):
-        return sum(map(held_bytes, value.values()))
-    if isinstance(value, tuple | list):
-        return sum(map(held_bytes, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return sum(held_bytes(getattr(value, field.name)) for field in fields(value))
-    return 0
+        while isinstance(value.base, np.ndarray):
+            value = value.base
+        yield id(value), value.nbytes
+    elif isinstance(value, Mapping):
+        yield from (each for part in value.values() for each in memory_of(part))
+    elif isinstance(value, tuple | list):
+        yield from (each for part in value for each in memory_of(part))
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from (each for field in fields(value) for each in memory_of(getattr(value, field.name)))
 
 
 _UNITS: Mapping[str, float] = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 2**10, "mi": 2**20, "gi": 2**30}

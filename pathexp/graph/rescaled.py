@@ -47,7 +47,9 @@ def scales(model: Model) -> dict[str, NDArray[np.int32]]:
 
 
 def _exponents(array: Array, axes: int) -> NDArray[np.int32]:
-    if array.ndim > 2 and len(array):  # a layer at a time, so that no more of what is stored is raised at once
+    if array.ndim > 2 and len(
+        array
+    ):  # a layer at a time, so that no more of what is stored is raised at once
         return np.stack([_exponents(layer, axes) for layer in array])
     across = tuple(range(-axes, 0))
     largest = np.maximum(array.max(axis=across, initial=0.0, keepdims=True), 0.0)

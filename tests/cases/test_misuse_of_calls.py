@@ -82,6 +82,7 @@ def calls():
         "load": {"name_or_path": "attn-0l"},
         "memory_management": {"model": model, "corpus": TEXTS, "k": 2, "limits": Limits()},
         "models": {},
+        "memory_budget": {"size": "2GiB"},
         "order_importance": {"model": model, "corpus": TEXTS, "max_order": 0},
         "ov_spectrum": {"head": head},
         "overlap": {"model": model, "writer": "L0H0", "reader": "L1H0", "norms": "raw"},

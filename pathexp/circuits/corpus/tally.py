@@ -123,7 +123,9 @@ def question_of(what: str, model: Model, length: int | None) -> str:
     mark = 0
     for name, array in sorted(model.weights.arrays().items()):
         mark = zlib.crc32(name.encode(), mark)
-        for part in array if array.ndim > 2 else (array,):  # a layer at a time: the same bytes in the same order
+        for part in (
+            array if array.ndim > 2 else (array,)
+        ):  # a layer at a time: the same bytes in the same order
             mark = zlib.crc32(np.ascontiguousarray(part).tobytes(), mark)
     window = model.config.n_ctx if length is None else length
     return f"{what} of {model!r}, weights {mark:08x}, windows of {window}"

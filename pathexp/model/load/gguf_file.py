@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import LoadError, PathexpError
 from ..config import Config
@@ -31,6 +32,9 @@ from .keys import Keys
 from .opened_file import OpenedFile
 from .options import Options
 from .tables import find_tables
+
+_AT_ONCE = 2**19
+"""How many packed numbers are unpacked at a time: what that takes on the way fits a cache."""
 
 _TABLES = "token_embd.weight", "output.weight"
 
@@ -86,9 +90,21 @@ class GgufFile:
         packing, row = self.packing(place), row_bytes(self.package, place)
         if packing.name.startswith("I"):
             raise not_numbers(name, packing.name, self.where)
-        raw = self.file.numbers(place.begin + begin * row, (end - begin) * row, np.uint8)
+        width = place.shape[-1] if place.shape else 1
+        made = np.empty((end - begin, width), dtype=np.float32)
+        step = max(1, _AT_ONCE // max(1, width))
+        for at in range(begin, end, step):
+            count = min(step, end - at)
+            raw = self.file.numbers(place.begin + at * row, count * row, np.uint8)
+            made[at - begin : at - begin + count] = self._unpacked(name, raw[None], packing).reshape(
+                count, width
+            )
+        return made
+
+    def _unpacked(self, name: str, raw: NDArray[np.uint8], packing: Any) -> Numbers:
+        """Rows that are handed over as one long one: the package takes 16 rows at a time, which is slow."""
         try:
-            return np.asarray(self.package.quants.dequantize(raw.reshape(-1, row), packing), order="C")
+            return np.asarray(self.package.quants.dequantize(raw, packing))
         except (NotImplementedError, ValueError) as error:
             raise LoadError(
                 f"Cannot load {self.where}: {name!r} is packed as {packing.name}, "

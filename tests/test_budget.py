@@ -1,0 +1,92 @@
+"""The budget of bytes: what is kept, what is let go, what belongs to nobody any more."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pathexp.budget import Budget, bytes_of, memory_budget, memory_of
+from pathexp.errors import PathexpError
+
+
+class Owner:
+    """Somebody that values belong to."""
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    budget, owner, made = Budget(100), Owner(), []
+
+    def make(key: str) -> np.ndarray:
+        made.append(key)
+        return np.zeros(5)  # 40 bytes
+
+    for key in "abacab":
+        budget.get(owner, key, lambda key=key: make(key))
+    assert made == ["a", "b", "c", "b"]  # "a" was used between, so "b" went
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 12)), max_size=40))
+def test_never_over_the_limit_and_always_the_value_asked_for(steps: list[tuple[int, int, int]]) -> None:
+    budget, owners = Budget(160), [Owner(), Owner(), Owner()]
+    sizes: dict[tuple[int, int], int] = {}
+    for who, key, size in steps:
+        size = sizes.setdefault((who, key), size)
+        found = budget.get(
+            owners[who], key, lambda who=who, key=key, size=size: np.full(size, 10 * who + key)
+        )
+        assert len(found) == size
+        assert (found == 10 * who + key).all()
+        held = {array: amount for value, _ in budget._kept.values() for array, amount in memory_of(value)}
+        assert budget._total == sum(held.values()) <= 160
+
+
+def test_shared_memory_counts_once() -> None:
+    budget, owner, whole = Budget(1000), Owner(), np.zeros(10)
+    for key, value in enumerate((whole, whole[:5], (whole.T, whole[2:]))):
+        budget.get(owner, key, lambda value=value: value)
+    assert "80 bytes" in repr(budget)
+    budget.get(owner, "large", lambda: np.zeros(125))
+    assert "1,000 bytes of 1,000 kept in 1 values" in repr(budget)
+
+
+def test_owners_that_are_gone_take_their_values_along() -> None:
+    budget, owner, other = Budget(1000), Owner(), Owner()
+    for each in (owner, other):
+        budget.get(each, "x", lambda: np.zeros(10))
+    del owner
+    gc.collect()
+    assert repr(budget) == "80 bytes of 1,000 kept in 1 values"
+
+
+def test_what_is_larger_than_the_budget_is_not_kept() -> None:
+    budget, owner = Budget(10), Owner()
+    assert len(budget.get(owner, "x", lambda: np.zeros(10))) == 10
+    assert "kept in 0 values" in repr(budget)
+
+
+@pytest.mark.parametrize("size", ["", "much", "-1", "nan", "1e999", "3 TBs", True, float("inf")])
+def test_sizes_that_are_none_are_refused(size: object) -> None:
+    with pytest.raises(PathexpError, match="memory: expected a number of bytes such as 3000000000"):
+        bytes_of(size)  # type: ignore[arg-type]
+
+
+def test_a_smaller_budget_lets_go_at_once() -> None:
+    before = memory_budget().limit
+    try:
+        assert memory_budget(0).kept == 0
+    finally:
+        memory_budget(before)
+
+
+def test_the_environment_sets_it() -> None:
+    told = "import pathexp.budget as b; print(b.memory_budget().limit)"
+    found = subprocess.run([sys.executable, "-c", told], env={**os.environ, "PATHEXP_MEMORY": "5MB"},
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    assert found.stdout == "5000000\n"
