@@ -227,3 +227,29 @@ def test_help_names_the_default_model(capsys, command, model):
     with pytest.raises(SystemExit):
         main([command, "--help"])
     assert f"(default: {model})" in " ".join(capsys.readouterr().out.split())
+
+
+def test_both_models_of_a_contrast_are_loaded_by_the_same_options(monkeypatch, capsys):
+    asked = []
+
+    def recorded(name, **options):
+        asked.append((name, options))
+        return px.load(name)
+
+    monkeypatch.setattr("pathexp.cli.inputs.load", recorded)
+    words = [
+        "contrast",
+        "attn-1l",
+        "To be",
+        "--against",
+        "attn-1l",
+        "--tie",
+        "--ignore",
+        "x",
+        "--top",
+        "1",
+        "--json",
+    ]
+    assert main(words) == 0
+    assert asked == [("attn-1l", {"tie": True, "ignore": ["x"]})] * 2
+    capsys.readouterr()

@@ -21,7 +21,8 @@ Takes = Literal["nothing", "model", "run", "target"]
 class Option:
     """An option of a command, passed to its question as the keyword `name`, or as `keyword` where it says the same otherwise.
 
-    `read` turns the word of the command line into the value; `default` None means that the question decides.
+    `read` turns the word of the command line into the value; `default` None means that the question decides. What `loads`
+    is another model, which is loaded as the first one is, with the same options for ambiguous checkpoints.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Option:
     required: bool = False
     positional: bool = False
     keyword: str = ""
+    loads: bool = False
 
     def declare(self, parser: argparse._ActionsContainer) -> None:
         """Add the option to a parser."""

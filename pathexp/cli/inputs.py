@@ -46,13 +46,14 @@ def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
         option.declare(group)
 
 
-def model_of(options: argparse.Namespace) -> Model:
-    """Load the model of the command line; a name that looks like a text is said to be one."""
+def model_of(options: argparse.Namespace, name: str = "") -> Model:
+    """Load the model of the command line, or another by the same options; a name that looks like a text is said to be one."""
     given = {option.name: getattr(options, option.name) for option in LOADING}
+    name = name or options.model
     try:
-        return load(options.model, **{name: value for name, value in given.items() if value})
+        return load(name, **{option: value for option, value in given.items() if value})
     except LoadError as error:
-        raise LoadError(f"{error}{_hint(options.model)}") from None
+        raise LoadError(f"{error}{_hint(name)}") from None
 
 
 def _hint(name: str) -> str:

@@ -60,7 +60,8 @@ COMMANDS = (
         options=(
             Option("other", "the text to compare with, of as many tokens", positional=True),
             Option("other_tokens", "token ids instead of the other text, such as 3,14,15", token_ids, keyword="other"),
-            Option("against", "run the text (or the other text) on this model of the same shape", metavar="OTHER_MODEL"),
+            Option("against", "run the text (or the other text) on this model of the same shape", metavar="OTHER_MODEL",
+                   loads=True),
             NODES,
         ),
     ),

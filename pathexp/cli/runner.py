@@ -141,6 +141,9 @@ def _given(option: Option, options: argparse.Namespace, before: Mapping[str, Any
     value, keyword = getattr(options, option.name), option.keyword or option.name
     if value is None:
         return {}
+    if option.loads:
+        announce(f"loading {value}", getattr(options, "quiet", False))
+        value = model_of(options, value)
     if before[keyword] is not None:
         raise PathexpError(f"give {keyword} or --{option.name.replace('_', '-')}, not both")
     return {keyword: value}

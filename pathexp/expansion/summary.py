@@ -22,35 +22,18 @@ FEW = 50_000
 """Up to so many paths all are evaluated and the largest are listed; beyond, the answer is the tree of their sums."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Summary(Answer):
-    """Everything that `pathexp expand` shows; each part is computed when it is first read.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PathSummary(Answer):
+    """What is shown of many paths toward a target, each when it is first read: the largest, the tree, the verdict."""
 
-    Few paths are ranked and listed. Where nobody could list them, the tree of exact sums stands in their place; the
-    search for the largest single paths, with its proof, runs when `prove` asks for it.
+    live: ClassVar[frozenset[str]] = frozenset({"terms"})
 
-    >>> import pathexp as px
-    >>> trace = px.load("attn-1l").run("To be, or not to be")
-    >>> found = summary(trace, trace.logit(" the"))
-    >>> found.ok, len(found.ranking), round(sum(found.totals) - trace.logit(" the").value, 9)
-    (True, 9, 0.0)
-    """
-
-    live: ClassVar[frozenset[str]] = frozenset({"trace", "terms"})
-
-    trace: Trace
     terms: Expansion
     target: Target
     k: int
     nodes: int = 200
-    prove: bool = False
     seconds: float | None = None
     progress: bool = False
-
-    @property
-    def ranked(self) -> bool:
-        """Whether single paths are ranked: they are few, or it is asked for."""
-        return self.prove or self.terms.count() <= FEW
 
     @cached_property
     def ranking(self) -> Ranking:
@@ -66,14 +49,49 @@ class Summary(Answer):
         )
 
     @cached_property
+    def verdict(self) -> Verdict:
+        """The comparison with the forward pass, or with both of them."""
+        return self.terms.verify()
+
+    def grown(self) -> Iterator[Part]:
+        """Yield the tree of exact sums."""
+        yield from shown_inside(self.tree)
+
+
+def shown_inside(found: Answer) -> Iterator[Part]:
+    """Yield an answer as a part of another: its headline, and what it shows beside facts."""
+    yield Note(found.headline())
+    yield from (part for part in found.parts() if not isinstance(part, Facts))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Summary(PathSummary):
+    """Everything that `pathexp expand` shows; each part is computed when it is first read.
+
+    Few paths are ranked and listed. Where nobody could list them, the tree of exact sums stands in their place; the
+    search for the largest single paths, with its proof, runs when `prove` asks for it.
+
+    >>> import pathexp as px
+    >>> trace = px.load("attn-1l").run("To be, or not to be")
+    >>> found = summary(trace, trace.logit(" the"))
+    >>> found.ok, len(found.ranking), round(sum(found.totals) - trace.logit(" the").value, 9)
+    (True, 9, 0.0)
+    """
+
+    live: ClassVar[frozenset[str]] = frozenset({"trace", "terms"})
+
+    trace: Trace
+    prove: bool = False
+
+    @property
+    def ranked(self) -> bool:
+        """Whether single paths are ranked: they are few, or it is asked for."""
+        return self.prove or self.terms.count() <= FEW
+
+    @cached_property
     def totals(self) -> tuple[float, ...]:
         """What the terms of each order add."""
         return self.terms.value_by_order(self.target)
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        """The comparison with the forward pass."""
-        return self.terms.verify()
 
     @property
     def complete(self) -> bool:
@@ -103,8 +121,7 @@ class Summary(Answer):
 
     def grown(self) -> Iterator[Part]:
         """Yield the tree of exact sums, and how single paths are found."""
-        yield Note(self.tree.headline())
-        yield from (part for part in self.tree.parts() if not isinstance(part, Facts))
+        yield from super().grown()
         if not self.prove:
             yield Note(
                 "The largest single paths are searched for, with a proof, by --prove (in Python: terms.top); "
@@ -164,4 +181,6 @@ def summary(
     expect("expand", k=(k, whole(1)), nodes=(nodes, whole(1)))
     graph = freeze(trace, mlp=mlp)  # 3
     terms = expand(graph, query)  # 4 and 5
-    return Summary(trace, terms, target, k, nodes, prove, seconds, progress)  # 6 and 7, when they are read
+    return Summary(  # 6 and 7, when they are read
+        trace=trace, terms=terms, target=target, k=k, nodes=nodes, prove=prove, seconds=seconds, progress=progress
+    )  # fmt: skip

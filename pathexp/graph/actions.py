@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 
 from ..algebra import LinearMap, waist
+from ..algebra.operations import is_narrow, wide
 from .kernel import Indices, product_norm
 from .operators import Action, Array, Gate, Operator, Parallel, Part, word_map
 
@@ -105,7 +106,15 @@ def _spread(part: Part, noise: Array, backward: bool) -> Array:
 
 def _gain(map: LinearMap, backward: bool) -> float:
     """How deviations per coordinate grow: the Frobenius norm over the root of how many coordinates come out."""
-    return float(product_norm(*waist(map))) / float(np.sqrt(map.shape[1 if backward else 0]))
+    size = product_norm(*waist(map)) if is_narrow(map) else _frobenius(wide(map))
+    return float(size) / float(np.sqrt(map.shape[1 if backward else 0]))
+
+
+def _frobenius(array: Array) -> float:
+    """The root of the sum of squares, with care where squares would over- or underflow."""
+    with np.errstate(over="ignore"):
+        size = float(np.linalg.norm(array))
+    return size if 1e-140 < size < 1e140 else float(lengths(array.reshape(-1)))
 
 
 def cost(operator: Operator) -> int:

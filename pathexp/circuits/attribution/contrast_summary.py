@@ -6,31 +6,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
-from ...answer import Answer, Facts, Note, Part
+from ...answer import Facts, Note, Part
 from ...arguments import expect, whole
 from ...errors import PathexpError, TokenError
-from ...expansion import Expansion, expand
+from ...expansion import expand
 from ...expansion.header import counted, model_line, prediction_line, run_facts, text_line
-from ...expansion.ranking import Ranking
-from ...expansion.tree import Tree, reporter
-from ...expansion.verdict import Verdict
+from ...expansion.summary import FEW, PathSummary, shown_inside
 from ...graph import Contrast, contrast
 from ...model import Model, Target, Trace, load
 from ...model.trace import check_trace
 from .attribution import Attribution, attribution
-
-FEW = 50_000
-"""Up to so many paths all are evaluated and the largest are listed below the tree."""
 
 TEXT = "Macbeth shall sleep no more. Macbeth shall"
 OTHER_TEXT = "Macbeth doth sleep no more. Macbeth shall"
 """What a text that repeats itself is compared with: the earlier copy of its last token replaced."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ContrastSummary(Answer):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ContrastSummary(PathSummary):
     """Everything that `pathexp contrast` shows; each part is computed when it is first read.
 
     >>> import pathexp as px
@@ -40,19 +34,11 @@ class ContrastSummary(Answer):
     (True, True)
     """
 
-    live: ClassVar[frozenset[str]] = frozenset({"graph"})
-
-    graph: Contrast
-    target: Target
-    k: int = 10
-    nodes: int = 200
-    seconds: float | None = None
-    progress: bool = False
-
-    @cached_property
-    def terms(self) -> Expansion:
-        """All paths of the difference."""
-        return expand(self.graph)
+    @property
+    def graph(self) -> Contrast:
+        """The difference of both runs."""
+        assert isinstance(self.terms.graph, Contrast), "a summary of a contrast"
+        return self.terms.graph
 
     @cached_property
     def shares(self) -> Attribution:
@@ -68,23 +54,6 @@ class ContrastSummary(Answer):
     def heads(self) -> Attribution:
         """What each head writes that the sink reads."""
         return attribution(self.graph, self.target, by="head")
-
-    @cached_property
-    def ranking(self) -> Ranking:
-        """The largest paths."""
-        return self.terms.top(self.k, self.target, seconds=self.seconds, progress=self.progress)
-
-    @cached_property
-    def tree(self) -> Tree:
-        """The paths as a tree of exact sums."""
-        return self.terms.tree(
-            self.target, nodes=self.nodes, seconds=self.seconds, progress=reporter(self.progress)
-        )
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        """The comparison with the difference of both runs' logits."""
-        return self.terms.verify()
 
     def headline(self) -> str:
         """Return what the target differs by, and through how many paths."""
@@ -105,10 +74,8 @@ class ContrastSummary(Answer):
         yield Note("\n".join(self.graph.frozen or ("nothing: this model is linear",)), "secants")
         yield self.verdict.check
         for found in (self.shares, self.heads, *((self.sources,) if self.two_models else ())):
-            yield Note(found.headline())
-            yield from (part for part in found.parts() if not isinstance(part, Facts))
-        yield Note(self.tree.headline())
-        yield from (part for part in self.tree.parts() if not isinstance(part, Facts))
+            yield from shown_inside(found)
+        yield from self.grown()
         if self.terms.count() <= FEW:
             yield self.ranking.table(f"the {len(self.ranking)} largest in absolute value:")
 
@@ -158,7 +125,9 @@ def contrast_summary(
     check_trace(trace, "contrast_summary")
     expect("contrast_summary", k=(k, whole(1)), nodes=(nodes, whole(1)))
     graph = contrast(trace, other_run(trace, other, against))
-    return ContrastSummary(graph, target, k, nodes, seconds, progress)
+    return ContrastSummary(
+        terms=expand(graph), target=target, k=k, nodes=nodes, seconds=seconds, progress=progress
+    )
 
 
 def other_run(trace: Trace, other: str | Sequence[int] | None, against: Model | str | Path | None) -> Trace:
