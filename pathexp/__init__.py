@@ -17,6 +17,7 @@ from .circuits.attribution.lens import lens
 from .circuits.attribution.position_flow import position_flow
 from .circuits.cases.average import average
 from .circuits.cases.case import Case
+from .circuits.cases.faithfulness import faithfulness
 from .circuits.composition.composition import composition
 from .circuits.composition.virtual_weight import virtual_weight
 from .circuits.corpus.corpus import Corpus
@@ -96,6 +97,7 @@ __all__ = [
     "equivariance",
     "evaluate",
     "expand",
+    "faithfulness",
     "flow",
     "freeze",
     "head",

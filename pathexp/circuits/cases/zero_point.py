@@ -11,7 +11,7 @@ from ...errors import PathexpError
 from ...graph import Array, freeze
 from ...model import Model, Trace
 from ...model.parts import embedding_parts
-from ..interventions.cuts import checked_cuts
+from ..interventions.cuts import Cut, checked_cuts
 from ..interventions.intervene import intervene
 from ..interventions.kept_paths import INPUTS, read_by
 from ..interventions.means import CaseMeans, cut_name, given, removed
@@ -41,12 +41,8 @@ def zero_options(
     if "means" in options:
         raise PathexpError("zero='mean' is the mean over the cases here; leave out means")
     given = {name: options.get(name) for name in ("cut", "node", "edge")}
-    parts = InterventionParts(tuple(given.items()), options.get("inputs", INPUTS))
-    means = mean_over(parts, model, cases, workers)
-    return {
-        **options,
-        "means": MeansOfCases(means, len({len(case.tokens) for case in cases}) == 1, len(cases)),
-    }
+    cuts = tuple(checked_cuts(model.run(cases[0].tokens), **given).values())
+    return {**options, "means": means_of_cuts(cuts, options.get("inputs", INPUTS), model, cases, workers)}
 
 
 @dataclass(frozen=True)
@@ -81,17 +77,34 @@ def slots_of(case: Case, equal: bool) -> tuple[str, ...]:
 class InterventionParts:
     """What interventions need the mean of: what enters, what components write, and what each cut takes away."""
 
-    given: tuple[tuple[str, Any], ...]
+    cuts: tuple[Cut, ...]
     inputs: str
 
     def __call__(self, trace: Trace) -> Mapping[str, Array]:
-        found = written(trace)
-        for cut in checked_cuts(trace, **dict(self.given)).values():
+        found = given_by_all(trace)
+        for cut in self.cuts:
             found[cut_name(cut, self.inputs)] = removed(trace, cut, self.inputs)
         return found
 
 
-def written(trace: Trace) -> dict[str, Array]:
+def means_of_cuts(
+    cuts: tuple[Cut, ...], inputs: str, model: Model, cases: Sequence[Case], workers: Workers
+) -> MeansOfCases:
+    """Return what stands in place of cuts: the means over the cases."""
+    return means_of_cases(InterventionParts(cuts, inputs), model, cases, workers)
+
+
+def means_of_cases(parts: Parts, model: Model, cases: Sequence[Case], workers: Workers) -> MeansOfCases:
+    """Return the means over cases of parts of their runs, to be aligned with each of them."""
+    return MeansOfCases(mean_over(parts, model, cases, workers), equal_lengths(cases), len(cases))
+
+
+def equal_lengths(cases: Sequence[Case]) -> bool:
+    """Whether all prompts have one length."""
+    return len({len(case.tokens) for case in cases}) == 1
+
+
+def given_by_all(trace: Trace) -> dict[str, Array]:
     """Return what enters a run and what its components write before any norm behind them, (n, d) each, by label."""
     found = dict(embedding_parts(trace.model, trace.tokens))
     for component in freeze(trace).components():
@@ -116,7 +129,7 @@ class _SumBySlot:
 
 def mean_over(parts: Parts, model: Model, cases: Sequence[Case], workers: Workers) -> BySlot:
     """Return the means over cases of arrays (n, …) of their runs, by name and slot; summed in the cases' order."""
-    equal = len({len(case.tokens) for case in cases}) == 1
+    equal = equal_lengths(cases)
     sums: dict[str, dict[str, Array]] = {}
     counts: dict[str, int] = {}
     for found, amounts in workers.over(_SumBySlot(parts, equal), model, cases):
