@@ -363,7 +363,7 @@ def gather(word: tuple[Factor, ...], indices: NDArray[np.int64]) -> Array:
     """Return the columns `indices` of a word's product as rows, shape (len(indices), rows)."""
     first = word[-1].numbers()
     if isinstance(first, Dense):
-        columns = first.array[:, indices].T
+        columns = first.array[:, indices].T.astype(np.float64, copy=False)
     else:
         one_hot = np.zeros((len(indices), first.shape[1]))
         one_hot[np.arange(len(indices)), indices] = 1.0

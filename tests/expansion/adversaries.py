@@ -16,7 +16,24 @@ from pathexp.algebra import Dense, Diagonal, Space
 from pathexp.errors import PathexpError
 from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget
-from pathexp.graph import Block, Component, Factor, Gate, One, ResidualGraph, Sink, Source, Step, Values
+from pathexp.graph import (
+    Block,
+    Component,
+    Difference,
+    Factor,
+    Gate,
+    One,
+    Operator,
+    Parallel,
+    ResidualGraph,
+    Sink,
+    Source,
+    Step,
+    Values,
+)
+from pathexp.graph.actions import Dyad
+from pathexp.graph.contrast.turning import Turn
+from pathexp.graph.contrast.weighing import ByKeys, ByQueries, Weighing
 from pathexp.model import Model, Target
 from tests.expansion.exact import Oracle
 
@@ -99,14 +116,16 @@ def diagonal(name: str, values: np.ndarray, space: str) -> Factor:
 
 
 def component(dice: Dice, label: str, n: int, d: int) -> Component:
-    """A head, a head behind a frozen norm, a feature, or an MLP with frozen gates."""
-    kind = dice.pick("head", "head", "normed", "mlp", "map")
+    """A head, a head behind a frozen norm, a feature, an MLP with frozen gates, or a part of a contrast."""
+    kind = dice.pick("head", "head", "head", "normed", "mlp", "map", "secant")
     r = dice.number(1, d + 1)
     write = matrix(f"W_O_{label}", numbers(dice, d, r), "model", "inner")
     read = matrix(f"W_V_{label}", numbers(dice, r, d), "inner", "model")
     if kind == "mlp":
         gate = Gate(f"D_{label}", n, r, numbers(dice, n, r))
         return Component(label, "mlp", (Step((), (write,)), gate, Step((), (read,))), 0)
+    if kind == "secant":
+        return Component(label, "component", secant(dice, label, n, d), 0)
     if kind == "map":
         return Component(label, "component", (Step((), (write, read)),), 0)
     words = [matrix(f"A_{label}", pattern(dice, n), "position", "position")]
@@ -115,6 +134,29 @@ def component(dice: Dice, label: str, n: int, d: int) -> Component:
         words.append(diagonal(f"S_{label}", np.abs(numbers(dice, n, 1)[:, 0]), "position"))
         features.append(diagonal(f"G_{label}", numbers(dice, d, 1)[:, 0], "model"))
     return Component(label, "head", (Step(tuple(words), tuple(features)),), 0)
+
+
+def secant(dice: Dice, label: str, n: int, d: int) -> Operator:
+    """What contrasts are made of: changes along one direction, turned keys, changes of weights, several side by side."""
+    dyad = Dyad(f"N_{label}", numbers(dice, n, d), numbers(dice, n, d))
+    r = 2 * dice.number(1, 2)
+    write = Step((), (matrix(f"W_O_{label}", numbers(dice, d, dice.number(1, 3)), "model", "inner"),))
+    read = Step((), (matrix(f"W_K_{label}", numbers(dice, r, d), "key", "model"),))
+    slopes = np.where(np.tri(n) > 0, numbers(dice, n, n), 0.0)
+    sides = numbers(dice, n, r), numbers(dice, n, r), numbers(dice, n, write.feature[0].columns)
+    weighing = Weighing(np.abs(pattern(dice, n)) * (np.tri(n) > 0), slopes, *sides)
+    angles = numbers(dice, n, r // 2, dice.pick("plain", "small", "zero"))
+    pairs = (np.arange(r // 2), np.arange(r // 2, r))
+    size = dice.pick(1.0, 1.0, 0.7)
+    turn = Turn(f"R_{label}", r, np.cos(angles) * size, np.sin(angles) * size, pairs)
+    scores = dice.pick(ByKeys, ByQueries)(f"A_{label}", weighing)
+    match dice.pick("dyad", "norm", "scores", "scores"):
+        case "dyad":
+            return (dyad,)
+        case "norm":
+            scales = diagonal(f"S_{label}", np.abs(numbers(dice, n, 1)[:, 0]), "position")
+            return (Parallel(f"N_{label}", ((Step((scales,)),), (dyad,))),)
+    return (write, scores, *dice.pick((), (turn,)), read, *dice.pick((), (dyad,)))
 
 
 def skip(dice: Dice, n: int, d: int) -> tuple:
@@ -137,7 +179,7 @@ def drawn_graph(dice: Dice) -> ResidualGraph:
             parts = (*parts[:-1], replace(parts[0], label=parts[-1].label))
         blocks.append(Block(parts, skip(dice, n, d)))
     read = matrix("W_U", numbers(dice, out, d), "vocab", "model")
-    sources = [Source("E", "embedding", Values("x", d, numbers(dice, n, d)))]
+    sources = [dice.pick(embedding, embedding, difference)(dice, n, d)]
     if dice.pick(True, False):
         depth = dice.number(0, len(blocks))
         sources.append(Source("P", "positions", Values("p", d, numbers(dice, n, d)), depth=depth))
@@ -147,13 +189,26 @@ def drawn_graph(dice: Dice) -> ResidualGraph:
     return ResidualGraph(n, d, out, tuple(sources), tuple(blocks), Sink("U", (Step((), (read,)),)))
 
 
+def embedding(dice: Dice, n: int, d: int) -> Source:
+    return Source("E", "embedding", Values("x", d, numbers(dice, n, d)))
+
+
+def difference(dice: Dice, n: int, d: int) -> Source:
+    """The tokens of one text minus those of another."""
+    rng, size = np.random.default_rng(dice.number(0, 2**31 - 1)), dice.number(1, 4)
+    start = Difference("t", size, rng.integers(0, size, n), rng.integers(0, size, n))
+    return Source(
+        "E", "embedding", start, (Step((), (matrix("W_E", numbers(dice, d, size), "model", "t"),)),)
+    )
+
+
 def constant(dice: Dice, n: int, d: int) -> tuple:
     ones = matrix("ones", np.ones((n, 1)), "position", "one")
     return (Step((ones,), (matrix("b", numbers(dice, d, 1), "model", "one"),)),)
 
 
 def drawn_model_graph(dice: Dice) -> ResidualGraph | None:
-    """A frozen run of a model with switches of all kinds and adversarial weights; None if it has no run."""
+    """A frozen run, or a contrast of two, of a model with any switches and adversarial weights; None without a run."""
     norm = dice.pick(None, "layernorm", "rmsnorm")
     positions = dice.pick("none", "learned", "qk", "rotary", "alibi")
     model = px.random_model(
@@ -169,9 +224,13 @@ def drawn_model_graph(dice: Dice) -> ResidualGraph | None:
             flat = numbers(dice, array.shape[-2], int(np.prod(array.shape)) // array.shape[-2])
             arrays[name] = np.ascontiguousarray(flat.reshape(array.shape))
     tokens = [dice.number(0, model.config.d_vocab - 1) for _ in range(dice.number(1, 3))]
+    others = [dice.number(0, model.config.d_vocab - 1) for _ in tokens]
     try:
         with np.errstate(all="ignore"):
-            run = Model(model.config, replace(model.weights, **arrays)).run(tokens)
+            changed = Model(model.config, replace(model.weights, **arrays))
+            run = changed.run(tokens)
+            if dice.pick(True, False):
+                return px.contrast(run, changed.run(others), mlp_ports=dice.pick(True, False))
             return px.freeze(run, mlp=dice.pick("gate", "source"))
     except PathexpError:
         return None
@@ -224,9 +283,10 @@ def drawn_case(dice: Dice) -> Case | None:
 
 
 def value_of(graph: ResidualGraph, direction: np.ndarray, position: int, space: str) -> float:
-    if graph.trace is None:
+    if graph.trace is None and not graph.runs:
         return 0.0
-    stream = graph.trace.logits if space == "logits" else graph.trace.residuals["final_in"]
+    trace = graph.trace or graph.runs[0]
+    stream = trace.logits if space == "logits" else trace.residuals["final_in"]
     with np.errstate(all="ignore"):
         return float(stream[position] @ direction)
 

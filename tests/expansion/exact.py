@@ -9,20 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
-from math import frexp
+from math import frexp, prod
+from weakref import finalize
 
 import numpy as np
 
 from pathexp.algebra import Chain, Dense, Diagonal, Identity, Scaled, Sum, Zero
-from pathexp.graph import Gate, One, OneHot, Values
+from pathexp.graph import Difference, Gate, One, OneHot, Parallel, Step, Values
+from pathexp.graph.actions import Dyad
+from pathexp.graph.contrast.turning import Turn
+from pathexp.graph.contrast.weighing import ByKeys, ByQueries
 
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """An array of integers times one power of two."""
+    """An array of integers times one power of two, over one whole number (1 but for what divides)."""
 
     integers: np.ndarray
     exponent: int
+    over: int = 1
 
     @classmethod
     def of(cls, array) -> Exact:
@@ -35,14 +40,24 @@ class Exact:
         return cls(integers.reshape(array.shape), least)
 
     def __matmul__(self, other: Exact) -> Exact:
-        return Exact(self.integers @ other.integers, self.exponent + other.exponent)
+        return Exact(self.integers @ other.integers, self.exponent + other.exponent, self.over * other.over)
 
     def __mul__(self, other: Exact) -> Exact:
-        return Exact(self.integers * other.integers, self.exponent + other.exponent)
+        return Exact(self.integers * other.integers, self.exponent + other.exponent, self.over * other.over)
 
     def __add__(self, other: Exact) -> Exact:
         least = min(self.exponent, other.exponent)
-        return Exact(self.at(least) + other.at(least), least)
+        here, there = self.at(least), other.at(least)
+        if self.over == other.over:
+            return Exact(here + there, least, self.over)
+        return Exact(here * other.over + there * self.over, least, self.over * other.over)
+
+    def __neg__(self) -> Exact:
+        return Exact(-self.integers, self.exponent, self.over)
+
+    def sums(self) -> Exact:
+        """Sums along the last axis, which is kept."""
+        return Exact(self.integers.sum(axis=-1, keepdims=True), self.exponent, self.over)
 
     def at(self, exponent: int) -> np.ndarray:
         """The integers over a smaller power of two."""
@@ -50,14 +65,37 @@ class Exact:
 
     @property
     def T(self) -> Exact:
-        return Exact(self.integers.T, self.exponent)
+        return Exact(self.integers.T, self.exponent, self.over)
 
     def rows(self, indices) -> Exact:
-        return Exact(self.integers[indices], self.exponent)
+        return Exact(self.integers[indices], self.exponent, self.over)
+
+    def inverse(self) -> Exact:
+        """One over every number, none of which is zero."""
+        whole = [int(n) for n in self.integers.reshape(-1)]
+        found = np.empty(len(whole), dtype=object)
+        found[:] = [prod(whole) // n * self.over for n in whole]
+        return Exact(found.reshape(self.integers.shape), -self.exponent, prod(whole))
+
+    def flat(self) -> Exact:
+        """The same without the last axis."""
+        return Exact(self.integers[..., 0], self.exponent, self.over)
 
     def fraction(self) -> Fraction:
         """The one number of an array of one."""
-        return Fraction(int(self.integers.reshape(-1)[0])) * Fraction(2) ** self.exponent
+        whole, scale = int(self.integers.reshape(-1)[0]), 1 << abs(self.exponent)
+        return Fraction(whole * scale, self.over) if self.exponent > 0 else Fraction(whole, self.over * scale)
+
+
+_KEPT: dict[int, Exact] = {}
+
+
+def exact(array) -> Exact:
+    """The exact value of an array that lives as long as its graph: found once."""
+    if id(array) not in _KEPT:
+        _KEPT[id(array)] = Exact.of(array)
+        finalize(array, _KEPT.pop, id(array), None)
+    return _KEPT[id(array)]
 
 
 @lru_cache(maxsize=256)
@@ -88,8 +126,8 @@ def map_all(maps) -> list[Exact]:
 def pushed(operator, x: Exact) -> Exact:
     """An operator applied to a stream (position, feature)."""
     for part in reversed(operator):
-        if isinstance(part, Gate):
-            x = Exact.of(part.numbers()) * x
+        if not isinstance(part, Step):
+            x = _through(part, x)
             continue
         for factor in reversed(part.feature):
             x = x @ dense(factor.numbers()).T
@@ -98,13 +136,45 @@ def pushed(operator, x: Exact) -> Exact:
     return x
 
 
+def _through(part, x: Exact) -> Exact:
+    match part:
+        case Gate():
+            return exact(part.numbers()) * x
+        case Parallel(terms=terms):
+            return reduce(lambda a, b: a + b, [pushed(term, x) for term in terms])
+        case Dyad(left=left, right=right):
+            return exact(left) * (exact(right) * x).sums()
+        case Turn(cos=cos, sin=sin, pairs=(first, second), columns=columns):
+            turn = np.zeros((2, len(cos), columns, columns))
+            turn[0][:, first, first] = turn[0][:, second, second] = cos
+            turn[1][:, second, first], turn[1][:, first, second] = sin, -sin
+            turns = exact(turn[0] + turn[1])
+            return (turns * Exact(x.integers[:, None, :], x.exponent, x.over)).sums().flat()
+        case ByKeys(weighing=weighing):
+            return _weighed(weighing, exact(weighing.queries) @ x.T)
+        case ByQueries(weighing=weighing):
+            return _weighed(weighing, x @ exact(weighing.keys).T)
+    raise NotImplementedError(type(part))
+
+
+def _weighed(weighing, products: Exact) -> Exact:
+    """Changes of attention weights Λ (Δs − Σ Λ Δs / Σ Λ), without rounding, and what they make of the values."""
+    means, scores = exact(weighing.means), exact(weighing.slopes) * products
+    totals = means.sums()
+    ones = Exact.of((totals.integers == 0).astype(np.float64))
+    middle = (means * scores).sums() * (totals + ones).inverse()
+    return (means * (scores + -middle)) @ exact(weighing.values)
+
+
 def started(start, operator, positions: int) -> Exact:
     """What a source writes, one row per position."""
     match start:
         case Values(array=array):
-            found = pushed(operator, Exact.of(array))
+            found = pushed(operator, exact(array))
+        case Difference(indices=indices, others=others, size=size):
+            found = pushed(operator, exact(np.eye(size)[indices] - np.eye(size)[others]))
         case OneHot(indices=indices, size=size):
-            found = pushed(operator, Exact.of(np.eye(size)[indices]))
+            found = pushed(operator, exact(np.eye(size)[indices]))
         case One():
             found = pushed(operator, Exact.of(np.ones((1, 1))))
     rows = len(found.integers)

@@ -205,7 +205,7 @@ def test_a_bound_that_is_too_small_would_be_caught():
         target = trace.logit(1)
         known = tables(terms.walk)
         true = known.set_bounds(lambda b: False)
-        shrunk = Bounds(tuple(_shrunk(block) for block in true.blocks), true.longest)
+        shrunk = Bounds(tuple(_shrunk(block) for block in true.blocks), true.longest, most=true.most)
         goal = Goal.of(target, terms.graph)
         found = certified_module._sweep(known, shrunk, 20, goal, Budget(), 0.0, None).best.words()
         best = np.sort(np.abs(path_values(terms.walk, target)))[::-1][:20] / 2.0**goal.exponent

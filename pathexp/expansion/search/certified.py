@@ -18,6 +18,7 @@ from .entries import SINK
 from .finds import threshold, valued
 from .found import Best, Suffixes, Valued, by_size
 from .goal import Goal
+from .layout import Layout
 from .reach import Bounds, Reach
 from .sweep import Sweep
 from .tables import Tables, tables
@@ -52,12 +53,27 @@ def search(
     with np.errstate(all="ignore"):
         first = valued(tables(walk).layout, goal, known)
         found = _searched(walk, k, goal, budget, Found(first, len(first), False, float("inf")))
+        paths = _settled(tables(walk).layout, goal, found.paths)
     return Found(
-        [Valued(goal.units(path.value), path.word, goal.most(path.error)) for path in found.paths],
+        [Valued(goal.units(path.value), path.word, goal.most(path.error)) for path in paths],
         found.examined,
         found.exact,
         goal.most(found.bound),
     )
+
+
+SETTLED = 512
+"""How many listed paths are evaluated once more, each by itself: what they do bounds their errors better than what any path may."""
+
+
+def _settled(layout: Layout, goal: Goal, paths: list[Valued]) -> list[Valued]:
+    """Paths with the better known of the search's value and that of the path by itself, the largest first."""
+    again = {path.word: path for path in valued(layout, goal, [path.word for path in paths[:SETTLED]])}
+    return sorted((_surer(path, again.get(path.word, path)) for path in paths), key=by_size)
+
+
+def _surer(path: Valued, other: Valued) -> Valued:
+    return path if path.error <= other.error else other
 
 
 def _searched(walk: Walk, k: int, goal: Goal, budget: Budget, first: Found) -> Found:
@@ -84,7 +100,8 @@ def _unbounded(known: Tables, k: int, goal: Goal, budget: Budget) -> Found:
     endless = Reach(np.full(positions, np.finfo(np.float32).max))
     at_sink = {SINK: dict.fromkeys(known.layout.final, endless)}
     longest = tuple(entries.longest for entries in known.entries)
-    blind = Bounds((*({} for _ in blocks), at_sink), longest)
+    most = tuple(entries.most for entries in known.entries)
+    blind = Bounds((*({} for _ in blocks), at_sink), longest, most=most)
     sweep = _sweep(known, blind, k, goal, Budget(progress=budget.progress), 0.0, None)
     return Found(sweep.best.words(), sweep.best.examined, False, float("inf"))
 
@@ -133,7 +150,8 @@ def _check_nothing_lost(first: list[Valued], exact: Sweep) -> None:
 
 def _joined(k: int, found: Found, other: Found) -> Found:
     """One answer from two over the same paths: what either found, and the better bound on what neither did."""
-    values = {path.word: path for path in [*other.paths, *found.paths]}
+    values = {path.word: path for path in other.paths}
+    values |= {path.word: _surer(path, values.get(path.word, path)) for path in found.paths}
     paths = sorted(values.values(), key=by_size)
     cut = max((abs(path.value) + path.error for path in paths[k:]), default=0.0)
     bound = max(min(found.bound, other.bound), cut)

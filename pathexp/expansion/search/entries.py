@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...graph import Array, Indices, Operator, push, start_value
 from .layout import Heads, Layout
 from .rounding import gamma, lengths
-from .sizes import lost, starting_lost, tight
+from .sizes import shed, starting_lost, tight
 
 SHARE = 0.1
 """From which share of the largest entry on, at some position, what a component makes of an entry is one itself."""
@@ -28,20 +28,25 @@ NUMBERS = 2**26
 SINK = -1
 """The sink's place among the components of the last block."""
 
+_ALL = slice(None)
+
 
 @dataclass(frozen=True, eq=False)
 class Entries:
     """The prefixes kept one by one in front of a block: states (E,), labels, and what is read of them.
 
     `readings` holds a head's values (E, n, r), what another component makes of them (E, n, d), and the streams
-    themselves for the sink. `listed` (E, C) says whose outputs are entries behind the block. No entry is longer than
-    `longest` (n,), and none further than `lost` (n,) from what it would be without rounding.
+    themselves for the sink. `off` (E, n) says how far each of the latter two is from what it would be without
+    rounding. `listed` (E, C) says whose outputs are entries behind the block. No number of an entry is larger than `most`
+    (n, d), no entry longer than `longest` (n,), and none further than `lost` (n,) from what it would be without rounding.
     """
 
     states: Indices
     words: tuple[tuple[str, ...], ...]
     readings: Mapping[int, Array]
+    off: Mapping[int, Array]
     listed: NDArray[np.bool_]
+    most: Array
     longest: Array
     lost: Array
 
@@ -94,24 +99,35 @@ def all_entries(layout: Layout, room: int | None = None) -> Iterator[Entries]:
     front = _starting(layout, 0)
     for b, skip in enumerate(layout.skips):
         readings = _read(layout, b, front.streams)
+        off = {single.index: _off(layout, b, single.index, front) for single in layout.singles[b]}
         listed = _largest(_sizes(layout, b, front, readings), room)
         room -= int(listed.sum())
-        yield Entries(front.states, front.words, readings, listed, *_worst(front))
-        fresh = _made(layout, b, front, readings, listed)
+        yield Entries(front.states, front.words, readings, off, listed, *_worst(front))
+        fresh = _made(layout, b, front, readings, off, listed)
         passed = _over(skip, front) if skip else front
         front = passed.joined(*fresh, _starting(layout, b + 1))
     nothing = np.zeros((len(front.words), 0), dtype=bool)
-    yield Entries(front.states, front.words, {SINK: front.streams}, nothing, *_worst(front))
+    yield Entries(
+        front.states, front.words, {SINK: front.streams}, {SINK: front.lost}, nothing, *_worst(front)
+    )
 
 
-def _worst(front: _Front) -> tuple[Array, Array]:
-    """The greatest length and the greatest loss of any entry, per position."""
-    return front.lengths.max(axis=0, initial=0.0), front.lost.max(axis=0, initial=0.0)
+def _worst(front: _Front) -> tuple[Array, Array, Array]:
+    """The greatest number, the greatest length and the greatest loss of any entry, per position."""
+    most = np.abs(front.streams) + front.lost[..., None]
+    worst = (part.max(axis=0, initial=0.0) for part in (most, front.lengths, front.lost))
+    return next(worst), next(worst), next(worst)
+
+
+def _off(layout: Layout, b: int, component: int, front: _Front, chosen: Indices | slice = _ALL) -> Array:
+    """How far what a component makes of entries is from exact, (E, n)."""
+    operator = layout.walk.graph.blocks[b].components[component].operator
+    return shed(operator, front.streams[chosen]) + layout.carry(b, component, front.lost[chosen])
 
 
 def _over(skip: Operator, front: _Front) -> _Front:
     """Entries carried over a skip edge."""
-    off = lost(skip, front.lengths) + tight(skip, front.lost)
+    off = shed(skip, front.streams) + tight(skip, front.lost)
     return _Front(push(skip, front.streams), front.states, front.words, off)
 
 
@@ -167,7 +183,12 @@ def _largest(sizes: Array, room: int) -> NDArray[np.bool_]:
 
 
 def _made(
-    layout: Layout, b: int, front: _Front, readings: Mapping[int, Array], listed: NDArray[np.bool_]
+    layout: Layout,
+    b: int,
+    front: _Front,
+    readings: Mapping[int, Array],
+    off: Mapping[int, Array],
+    listed: NDArray[np.bool_],
 ) -> Iterator[_Front]:
     """The outputs of a block that are entries behind it."""
     for heads in layout.heads[b]:
@@ -175,17 +196,20 @@ def _made(
             chosen = np.flatnonzero(listed[:, member])
             if len(chosen):
                 operator = layout.walk.graph.blocks[b].components[member].operator
-                yield _behind(layout, b, front, int(member), chosen, push(operator, front.streams[chosen]))
+                outputs = push(operator, front.streams[chosen])
+                lost = _off(layout, b, int(member), front, chosen)
+                yield _behind(layout, b, front, int(member), chosen, outputs, lost)
     for single in layout.singles[b]:
         chosen = np.flatnonzero(listed[:, single.index])
         if len(chosen):
-            yield _behind(layout, b, front, single.index, chosen, readings[single.index][chosen])
+            outputs, lost = readings[single.index][chosen], off[single.index][chosen]
+            yield _behind(layout, b, front, single.index, chosen, outputs, lost)
 
 
-def _behind(layout: Layout, b: int, front: _Front, component: int, chosen: Indices, outputs: Array) -> _Front:
+def _behind(
+    layout: Layout, b: int, front: _Front, component: int, chosen: Indices, outputs: Array, off: Array
+) -> _Front:
     label = layout.walk.graph.blocks[b].components[component].label
     states = layout.steps[b][front.states[chosen], component]
     words = tuple((*front.words[at], label) for at in chosen)
-    operator = layout.walk.graph.blocks[b].components[component].operator
-    off = lost(operator, front.lengths[chosen]) + layout.carry(b, component, front.lost[chosen])
     return _Front(outputs, states, words, off)

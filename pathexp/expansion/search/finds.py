@@ -15,7 +15,7 @@ from .goal import Goal
 from .layout import Layout
 from .losses import ABSOLUTE, Losses
 from .rounding import lengths
-from .sizes import lost, starting_lost, tight
+from .sizes import shed, starting_lost, tight
 
 CHUNK = 256
 """How many paths are pushed forward at once."""
@@ -42,7 +42,7 @@ def threshold(paths: Sequence[Valued], k: int) -> float:
 def _valued(layout: Layout, goal: Goal, words: Sequence[Word]) -> Iterator[Valued]:
     streams, off = _streams(layout, words)
     longest = lengths(streams) + off
-    losses = Losses(layout, (), (longest.max(axis=0),))
+    losses = Losses(layout, (), (longest.max(axis=0),), ())
     errors = losses.met(off, longest) @ lengths(goal.field) + losses.at_start(goal) + ABSOLUTE
     for word, x, error in zip(words, streams, errors, strict=True):
         yield Valued(float(np.vdot(goal.field, x)), word, float(error))
@@ -56,8 +56,7 @@ def _streams(layout: Layout, words: Sequence[Word]) -> tuple[Array, Array]:
     passed = [_passed(graph, word, int(depth)) for word, depth in zip(words, depths, strict=True)]
     for b in range(len(graph.blocks)):
         for operator, which in _alike([operators.get(b, ()) for operators in passed]):
-            far = lengths(x[which]) + off[which]
-            off[which] = lost(operator, far) + tight(operator, off[which])
+            off[which] = shed(operator, x[which]) + tight(operator, off[which])
             x[which] = push(operator, x[which])
     return x, off
 

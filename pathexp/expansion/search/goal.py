@@ -7,11 +7,11 @@ from math import frexp, inf, ldexp
 
 import numpy as np
 
-from ...graph import Array, ResidualGraph, Source, start_value
+from ...graph import Array, Operator, ResidualGraph, Source, start_value
 from ...model import Target
-from ..targets import on_stream
-from .rounding import gamma, lengths, powers
-from .sizes import starting_lost, underflow
+from ..targets import on_stream, reads_output
+from .rounding import finite, gamma, lengths, powers
+from .sizes import narrowed, starting_lost, underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,12 +19,13 @@ class Goal:
     """Covectors (n, d) on the final stream; values that are read off them are times 2^`exponent`.
 
     `sizes` (n,) is how long the target's covectors are at the sink's results; zero if it reads the stream itself.
-    `lost` is what underflows on the way from there.
+    `sink` is the way from there, of the rows that the target reads; `lost` is what underflows on it.
     """
 
     field: Array
     sizes: Array
     exponent: int
+    sink: Operator = ()
     lost: float = 0.0
 
     @classmethod
@@ -34,11 +35,12 @@ class Goal:
         unit = replace(target, direction=target.direction / large, value=target.value / large)
         field = on_stream(unit, graph)
         scale = float(powers(field, (0, 1))[0, 0])
-        if target.space != "logits":
+        if not reads_output(target, graph):
             return cls(field / scale, np.zeros(len(field)), _log(scale) + _log(large))
         sizes = np.zeros(len(field))
         sizes[target.position] = float(lengths(unit.direction)) / scale
-        return cls(field / scale, sizes, _log(scale) + _log(large), underflow(graph.sink.operator) / scale)
+        sink, _ = narrowed(graph.sink.operator, unit.direction)
+        return cls(field / scale, sizes, _log(scale) + _log(large), sink, underflow(sink) / scale)
 
     def units(self, value: float) -> float:
         """A value in the target's units."""
@@ -62,10 +64,11 @@ _LEAST = float(np.finfo(np.float64).smallest_subnormal)
 
 def constant_lost(source: Source, graph: ResidualGraph, target: Target) -> float:
     """Return how far the value of a constant that goes straight into the sink is from exact."""
-    if target.space != "logits":
+    if not reads_output(target, graph):
         return 0.0
     operator, (n, _, d_out) = source.into[graph.sink.label], graph.sizes
     off = starting_lost(source.start, operator, n)[target.position]
     direct = start_value(source.start, operator)[target.position]
-    lost = float(lengths(target.direction) * (off + 2 * gamma(d_out) * lengths(direct)))
-    return lost + 4 * d_out * _LEAST
+    met = float(np.abs(target.direction) @ np.abs(direct))
+    lost = lengths(target.direction) * off + 2 * gamma(int(np.count_nonzero(target.direction))) * met
+    return float(finite(lost)) + 4 * d_out * _LEAST

@@ -2,7 +2,9 @@
 
 A covector r̂ is pulled back through a component as r̂' = Cᵀ r̂ + η. What η adds to the value of a path is ⟨η, y⟩, y the path's
 beginning in front of the component without any rounding, so at most Σ_i ‖η_i‖ · longest_i. Each method returns a
-vector g (n,) such that a step loses at most Σ_i ‖r̂_i‖ g_i, with ‖η_i‖ bounded as in `sizes.lost`.
+vector g (n,) such that a step loses at most Σ_i ‖r̂_i‖ g_i, with ‖η_i‖ bounded as in `sizes.lost`; or, for components that are
+no heads, numbers g (n, d) such that it loses at most Σ |r̂| g: |η| ≤ γ |C|ᵀ|r̂|, so that g = γ |C| most, with `most` at
+least |y|. Outliers in few coordinates make norms a thousand times as large as that.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from ...graph import Array
 from .entries import SINK, Entries
 from .goal import Goal
 from .layout import Layout
-from .rounding import finite, gamma
-from .sizes import frobenius, lost
+from .rounding import finite, gamma, lengths
+from .sizes import frobenius, lost, shed_each
 
 ABSOLUTE = 1e-140
 """More than what underflows in any step, of a target with entries of at most one."""
@@ -26,16 +28,17 @@ ABSOLUTE = 1e-140
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """What the steps of one graph lose at most; `longest` (n,) by block, and at the sink."""
+    """What the steps of one graph lose at most; `longest` (n,) and `most` (n, d) by block, and at the sink."""
 
     layout: Layout
     entries: Sequence[Entries]
     longest: Sequence[Array]
+    most: Sequence[Array]
 
     def at_start(self, goal: Goal) -> float:
         """What it loses to bring a target to the final stream."""
-        sink, longest = self.layout.walk.graph.sink.operator, self.longest[-1]
-        rounding = float(goal.sizes @ lost(sink, longest)) if goal.sizes.any() else 0.0
+        longest = self.longest[-1]
+        rounding = float(goal.sizes @ lost(goal.sink, longest)) if goal.sizes.any() else 0.0
         return rounding + (goal.lost + ABSOLUTE) * float(longest.sum())
 
     @cached_property
@@ -59,11 +62,11 @@ class Losses:
         return max((heads.width for stacks in self.layout.heads for heads in stacks), default=1)
 
     def through(self, b: int, component: int) -> Array:
-        """One more component that is no head: covectors behind block b to the stream in front of it."""
+        """One more component that is no head: covectors behind block b to the stream in front of it; (n, d)."""
         key = ("single", b, component)
         if key not in self._kept:
             operator = self.layout.walk.graph.blocks[b].components[component].operator
-            self._kept[key] = lost(operator, self.longest[b])
+            self._kept[key] = shed_each(operator, self.most[b])
         return self._kept[key]
 
     def over(self, b: int) -> Array:
@@ -84,14 +87,11 @@ class Losses:
 
     def read(self, b: int, component: int) -> Array:
         """What is lost where covectors meet the entries that a component of block b reads; SINK for the sink."""
-        if component == SINK:
-            return self.met(self.entries[b].lost, self.longest[b])
-        for s, heads in enumerate(self.layout.heads[b]):
+        for s, heads in enumerate(self.layout.heads[b] if component != SINK else ()):
             if component in heads.members:
                 return self.direct(b, s)
-        operator = self.layout.walk.graph.blocks[b].components[component].operator
-        off = lost(operator, self.longest[b]) + self.layout.carry(b, component, self.entries[b].lost)
-        return self.met(off, self.longest[b + 1])
+        off, read = self.entries[b].off[component], self.entries[b].readings[component]
+        return self.met(off.max(axis=0, initial=0.0), lengths(read).max(axis=0, initial=0.0))
 
     def met(self, off: Array, longest: Array) -> Array:
         """What is lost where covectors meet prefixes `longest` (n,) long that are `off` (n,) by at most."""

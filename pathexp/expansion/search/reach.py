@@ -59,12 +59,14 @@ class Bounds:
 
     `blocks` by block and component: at a head's values, at what another component writes, and at the sink;
     `streams` by block: on the stream in front of it, where that is known; `longest` by block, and at the sink: how
-    long any prefix can be on the stream in front of it, entries included, (n,).
+    long any prefix can be on the stream in front of it, entries included, (n,); `most` how large its numbers can
+    be, (n, d), where that is known.
     """
 
     blocks: tuple[Mapping[int, Mapping[int, Reach]], ...]
     longest: tuple[Array, ...]
     streams: tuple[Mapping[int, Reach], ...] = ()
+    most: tuple[Array, ...] = ()
 
     def bound(self, b: int, component: int, states: States, fields: Array) -> Array | None:
         """Bounds on any longer path through a component: covectors (m, n, r) at its values or outputs: (m,).

@@ -42,6 +42,15 @@ def lengths(vectors: Array) -> Array:
     return finite(found * (1 + gamma(vectors.shape[-1])) + FLOOR)
 
 
+def sizes_met(fields: Array, sizes: Array) -> Array:
+    """Return Σ |r| s for covectors (m, n, d) and numbers (n, d) from 0 up: (m,); some covectors at a time."""
+    step, flat = max(1, 2**20 // max(1, sizes.size)), sizes.reshape(-1)
+    parts = [
+        np.abs(fields[at : at + step]).reshape(-1, len(flat)) @ flat for at in range(0, len(fields), step)
+    ]
+    return np.concatenate(parts) * (1 + gamma(sizes.size)) if parts else np.zeros(0)
+
+
 def largest(shape: Array) -> Array:
     """A bound on the largest eigenvalue of P (..., d, d), at most d^(1/8) too large and never too small."""
     d = shape.shape[-1]

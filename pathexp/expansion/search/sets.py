@@ -19,7 +19,7 @@ from .entries import Entries
 from .layout import Heads, Layout
 from .rounding import gamma, lengths
 from .single import Single
-from .sizes import frobenius, lost
+from .sizes import frobenius, shed
 
 Sets = Mapping[int, Array]
 """By automaton state, ellipsoids P of shape (position, d, d)."""
@@ -44,6 +44,11 @@ class Reached:
         """How long any prefix can be on the stream here, per position, entries included: (n,)."""
         found = [around(triangle) for triangle in self.factors.values()]
         return np.asarray(np.max([self.entries.longest, *found], axis=0))
+
+    @cached_property
+    def most(self) -> Array:
+        """How large any number of a prefix can be on the stream here, entries included: (n, d)."""
+        return np.asarray(np.max([self.entries.most, *map(rows, self.factors.values())], axis=0))
 
     @cached_property
     def at_values(self) -> tuple[Mapping[int, Array], ...]:
@@ -82,7 +87,7 @@ class Reached:
         if not skip:
             return united(self.sets[state], parts, self.factors[state], off)
         moved = carried(skip, self.factors[state])
-        lost_here = lost(skip, around(self.factors[state]))
+        lost_here = shed(skip, rows(self.factors[state]))
         return united(padded(moved @ moved.transpose(0, 2, 1), lost_here, d), parts, off=off)
 
     def _outputs(self, state: int) -> Iterator[tuple[int, Image]]:
@@ -104,11 +109,9 @@ class Reached:
             if (after := int(steps[single.index])) >= 0:
                 if (single.index, state) in self.images:
                     yield after, self.images[single.index, state]
-                operator = single.operator
-                off = lost(operator, self.entries.longest) + single.carry(self.entries.lost)
-                outside = here & ~self.entries.listed[:, single.index]
-                for point in self.entries.readings[single.index][outside]:
-                    yield after, Image(point[:, :, None], off)
+                readings, off = self.entries.readings[single.index], self.entries.off[single.index]
+                for at in np.flatnonzero(here & ~self.entries.listed[:, single.index]):
+                    yield after, Image(readings[at, :, :, None], off[at])
 
     def _written(self, heads: Heads, row: int, values: Array) -> Image:
         """What a head writes of values B (n, r, r)."""
@@ -146,7 +149,12 @@ class Image:
     @classmethod
     def of(cls, single: Single, triangles: Array) -> Image:
         """What a component that is no head makes of sets L Lᵀ."""
-        return cls(_image(single, triangles), lost(single.operator, around(triangles)))
+        return cls(_image(single, triangles), shed(single.operator, rows(triangles)))
+
+
+def rows(factors: Array) -> Array:
+    """Bounds on how far sets B Bᵀ reach along each coordinate, B (n, d, r): (n, d)."""
+    return lengths(factors)
 
 
 def around(factors: Array) -> Array:

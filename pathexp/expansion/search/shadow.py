@@ -1,19 +1,22 @@
 """How far the value of every single path may be off: the same paths through a graph of sizes alone.
 
-Every operator becomes one number for each pair of positions, the most it can make of a vector (`sizes.spread`). A path's
-value in that graph, times γ of all roundings on the way, bounds the error of its value in the graph itself, in whatever
-order its factors were multiplied (Higham 2002, §3.5).
+Every operator becomes two numbers for each pair of positions: σ, how much longer it can make a vector, and γ f, how far what
+is computed of it can be off, in whatever order its factors are multiplied (Higham 2002, §3.5). Lengths l and losses e of
+streams go on as l' = σ l and e' = σ e + γ f l, with σ + γ f for σ, because it is computed streams that lose. What is lost of
+a covector on its way back acts on the stream that arrives there, so that the same sum, read from the other end,
+bounds it: one product of the graph's sizes holds for paths that are met in the middle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from ...algebra import Dense, Space
+from ...errors import WeightsError
 from ...graph import (
     Array,
     Block,
@@ -23,69 +26,110 @@ from ...graph import (
     ResidualGraph,
     Sink,
     Source,
+    Start,
     Step,
     Values,
     Walk,
 )
 from ...model import Target
+from ..targets import reads_output
 from .rounding import finite, gamma, lengths
-from .sizes import LEAST, additions, spread, starting_size, underflow
+from .sizes import LEAST, additions, narrowed, spread, starting_lost, starting_size, tight, underflow
 
 
 def path_errors(walk: Walk, target: Target, values: Callable[[Walk, Target], Array]) -> Array:
     """Return how far each value of `values(walk, target)`, which evaluates all paths, may be off; aligned with them.
 
-    Costs what the values cost, twice, with a stream of one number in place of d_model.
+    Infinite where sizes leave the range of floating point. Costs what the values cost, twice, with a stream of two
+    numbers in place of d_model.
     """
-    size = np.array([float(lengths(target.direction))])
-    graph, unit = walk.graph, Target(target.position, size, target.space, target.label, 0.0)
-    rounding = values(Walk(_sizes(graph, spread), walk.query), unit)
-    under = values(Walk(_sizes(graph, _under), walk.query), replace(unit, direction=np.maximum(size, 1.0)))
-    return finite(_share_lost(graph) * rounding + LEAST * under)
+    graph, read = walk.graph, reads_output(target, walk.graph)
+    n, d, _ = graph.sizes
+    sink, direction = narrowed(graph.sink.operator, target.direction) if read else ((), target.direction)
+    size = np.array([float(lengths(direction))])
+    unit = Target(target.position, size, "logits" if read else "residual", target.label, 0.0)
+    met = n * d + int(np.count_nonzero(target.direction))
+    try:
+        rounding, under = (_graph(graph, sink, how) for how in (_Rounding(n, met), _Underflow(n)))
+    except WeightsError:
+        return np.full(sum(walk.count_by_order), np.inf)
+    found = values(Walk(rounding, walk.query), replace(unit, position=n + target.position))
+    least = values(Walk(under, walk.query), replace(unit, direction=np.maximum(size, 1.0)))
+    return finite(found * _UP + LEAST * least)
 
 
-Sizes: TypeAlias = Callable[[Operator, Array], Array]
-"""How long what an operator makes of vectors (..., n) can be."""
+_UP = 1 + 1e-9
+"""More than the rounding of the sums of positive numbers that make an error."""
 
 
-def _sizes(graph: ResidualGraph, how: Sizes) -> ResidualGraph:
+class _Sizes(Protocol):
+    """How sizes go on: square matrices for operators, columns for starts."""
+
+    @property
+    def rows(self) -> int: ...
+
+    def of(self, operator: Operator) -> Array: ...
+
+    def starting(self, start: Start, operator: Operator) -> Array: ...
+
+
+@dataclass(frozen=True)
+class _Rounding:
+    """How long streams are, and below that how far they may be off; meeting a covector takes `met` roundings."""
+
+    positions: int
+    met: int
+
+    @property
+    def rows(self) -> int:
+        return 2 * self.positions
+
+    def of(self, operator: Operator) -> Array:
+        each = np.eye(self.positions)
+        lost = 2 * gamma(additions(operator)) * spread(operator, each).T
+        far = tight(operator, each).T + lost
+        return np.block([[far, np.zeros_like(far)], [lost, far]])
+
+    def starting(self, start: Start, operator: Operator) -> Array:
+        off = starting_lost(start, operator, self.positions)
+        far = starting_size(start, operator, self.positions) + off
+        return np.concatenate([far, off + 2 * gamma(self.met) * far])
+
+
+@dataclass(frozen=True)
+class _Underflow:
+    """What is lost to underflow, over `LEAST`: it can grow as if all sizes below one were one."""
+
+    positions: int
+
+    @property
+    def rows(self) -> int:
+        return self.positions
+
+    def of(self, operator: Operator) -> Array:
+        far = np.maximum(spread(operator, np.eye(self.positions)), 1.0)
+        each = far.sum(axis=-1, keepdims=True) * (underflow(operator) / LEAST)
+        return np.asarray(np.broadcast_to(each, far.shape), dtype=np.float64).T
+
+    def starting(self, start: Start, operator: Operator) -> Array:
+        return np.maximum(starting_size(start, operator, self.positions), underflow(operator) / LEAST)
+
+
+def _graph(graph: ResidualGraph, sink: Operator, how: _Sizes) -> ResidualGraph:
     """The graph with every operator as its sizes."""
-    n = graph.sizes[0]
     blocks = tuple(
-        Block(tuple(_component(part, n, how) for part in block.components), _sized(block.skip, n, how))
+        Block(tuple(_component(part, how) for part in block.components), _sized(block.skip, how))
         for block in graph.blocks
     )
-    sources = tuple(_source(source, n, how) for source in graph.sources)
-    sink = Sink(graph.sink.label, _sized(graph.sink.operator or (Step(),), n, how))
-    return ResidualGraph(n, 1, 1, sources, blocks, sink)
+    sources = tuple(_source(source, how) for source in graph.sources)
+    return ResidualGraph(
+        how.rows, 1, 1, sources, blocks, Sink(graph.sink.label, _sized(sink or (Step(),), how))
+    )
 
 
-def _under(operator: Operator, far: Array) -> Array:
-    """What is lost to underflow can grow as if all sizes below one were one."""
-    each = np.maximum(far, 1.0).sum(axis=-1, keepdims=True) * (underflow(operator) / LEAST)
-    return np.asarray(np.broadcast_to(each, far.shape), dtype=np.float64)
-
-
-def _share_lost(graph: ResidualGraph) -> float:
-    """γ of all roundings that a path's value can meet, from its source to the target."""
-    n, d, d_out = graph.sizes
-    steps = [
-        max([additions(block.skip), *(additions(component.operator) for component in block.components)])
-        for block in graph.blocks
-    ]
-    starts = [
-        additions(operator) for source in graph.sources for operator in (source.write, *source.into.values())
-    ]
-    most = sum(steps) + max(starts, default=0) + additions(graph.sink.operator) + 2 * n * d + d_out
-    return 2 * gamma(most)
-
-
-def _source(source: Source, positions: int, how: Sizes) -> Source:
+def _source(source: Source, how: _Sizes) -> Source:
     def starting(operator: Operator) -> Operator:
-        long = starting_size(source.start, operator, positions)
-        if how is _under:
-            long = np.maximum(long, underflow(operator) / LEAST)
-        return (_matrix(long[:, None], "position", "one"),)
+        return (_matrix(how.starting(source.start, operator)[:, None], "position", "one"),)
 
     one = Values("1", 1, np.ones((1, 1)))
     into = {label: starting(operator) for label, operator in source.into.items()}
@@ -93,23 +137,18 @@ def _source(source: Source, positions: int, how: Sizes) -> Source:
     return Source(source.label, source.kind, one, write, source.depth, into, source.layer)
 
 
-def _component(component: Component, positions: int, how: Sizes) -> Component:
-    sized = _sized(component.operator or (Step(),), positions, how)
+def _component(component: Component, how: _Sizes) -> Component:
+    sized = _sized(component.operator or (Step(),), how)
     return Component(component.label, component.kind, sized, component.layer, component.head)
 
 
-def _sized(operator: Operator, positions: int, how: Sizes) -> Operator:
+def _sized(operator: Operator, how: _Sizes) -> Operator:
     """An operator's sizes as a map between positions; nothing for the identity."""
-    if not operator:
-        return ()
-    return (_matrix(how(operator, np.eye(positions)).T, "position", "position"),)
+    return (_matrix(how.of(operator), "position", "position"),) if operator else ()
 
 
 def _matrix(amounts: Array, target: str, source: str) -> Step:
+    """Sizes as a map; raises WeightsError where they are infinite."""
     rows, columns = amounts.shape
-    map = Dense(np.minimum(amounts, _MOST), Space(target, rows), Space(source, columns))
+    map = Dense(amounts, Space(target, rows), Space(source, columns))
     return Step((Factor("sizes", rows, columns, map),))
-
-
-_MOST = 1e300
-"""Sizes above this are infinite for whoever multiplies them."""

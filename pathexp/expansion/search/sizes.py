@@ -6,17 +6,19 @@ multiplied, N the sum of the lengths of their inner products (Higham 2002, §3.5
 
 from __future__ import annotations
 
+from functools import reduce
 from math import prod
 
 import numpy as np
 
-from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
+from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Space, Sum, Zero
 from ...graph import (
     Action,
     Array,
+    Difference,
     Factor,
     Gate,
-    One,
+    OneHot,
     Operator,
     Parallel,
     Part,
@@ -128,6 +130,57 @@ def spread(operator: Operator, far: Array) -> Array:
     return finite(far * _UP)
 
 
+def magnitude(operator: Operator, x: Array) -> Array:
+    """Return |W||x| for numbers x (..., n, d) from 0 up: what an operator makes of them were its numbers positive."""
+    for part in reversed(operator):
+        match part:
+            case Gate():
+                x = np.abs(part.numbers()) * x
+            case Step():
+                for factor in reversed(part.feature):
+                    x = _times(factor.numbers(), x)
+                for factor in reversed(part.position):
+                    x = np.swapaxes(_times(factor.numbers(), np.swapaxes(x, -1, -2)), -1, -2)
+            case Parallel(terms=terms):
+                x = np.asarray(np.sum([magnitude(term, x) for term in terms], axis=0))
+            case Action():
+                far = part.reach(lengths(x))[..., None]
+                x = np.broadcast_to(far, (*far.shape[:-1], part.rows))
+    return finite(x * _UP)
+
+
+def _times(map: LinearMap, x: Array) -> Array:
+    """|W| x along the last axis."""
+    match map:
+        case Identity():
+            return x
+        case Diagonal(values=values):
+            return np.asarray(x * np.abs(values))
+        case Dense(array=array):
+            return np.asarray(x @ np.abs(array).T)
+        case Scaled(factor=factor, map=inner):
+            return abs(factor) * _times(inner, x)
+        case Chain(factors=factors):
+            return reduce(lambda y, factor: _times(factor, y), reversed(factors), x)
+        case Sum(terms=terms):
+            return np.asarray(sum(_times(term, x) for term in terms))
+    return np.asarray(x @ np.abs(map.dense(max_entries=2**31)).T)
+
+
+def shed(operator: Operator, x: Array) -> Array:
+    """Return how far what is computed of an operator on streams x (..., n, d) is from exact, in norm: (..., n)."""
+    if not operator:
+        return np.zeros(x.shape[:-1])
+    far, least = lengths(magnitude(operator, np.abs(x))), underflow(operator)
+    return finite(2 * gamma(additions(operator)) * far + least * (1 + lengths(x).max(initial=0.0)))
+
+
+def shed_each(operator: Operator, most: Array) -> Array:
+    """Return how far each number of what is computed of an operator is from exact, on streams of at most (n, d) in size."""
+    far, least = magnitude(operator, most), underflow(operator)
+    return finite(2 * gamma(additions(operator)) * far + least * (1 + lengths(most).max(initial=0.0)))
+
+
 def tight(operator: Operator, far: Array) -> Array:
     """Return how long what an operator makes of vectors (..., n) can be, by the spectral norms of its factors.
 
@@ -186,34 +239,62 @@ def _nothing(map: LinearMap) -> bool:
 
 def starting_lost(start: Start, operator: Operator, positions: int) -> Array:
     """Return how far what a source makes of its start is from exact, (positions,); nothing where it only gathers."""
-    match start:
-        case One():
-            return _broadcast(lost(operator, np.ones(1)), positions)
-        case Values(array=array) if array is not None:
-            return _broadcast(lost(operator, lengths(array)), positions)
-    return (
-        np.zeros(positions)
-        if _gathers(operator)
-        else _broadcast(lost(operator, np.ones(positions)), positions)
-    )
+    rest, far, off = _after_gathering(start, operator)
+    made = lost(rest, far) if rest else np.zeros_like(far)
+    return _broadcast(made + tight(rest, off), positions)
 
 
 def starting_size(start: Start, operator: Operator, positions: int) -> Array:
     """Return how long what a source makes of its start can be, were all its numbers positive: (positions,)."""
-    match start:
-        case One():
-            return _broadcast(spread(operator, np.ones(1)), positions)
-        case Values(array=array) if array is not None:
-            return _broadcast(spread(operator, lengths(array)), positions)
-    return _broadcast(spread(operator, np.ones(positions)), positions)
+    rest, far, _ = _after_gathering(start, operator)
+    return _broadcast(spread(rest, far), positions)
 
 
-def _gathers(operator: Operator) -> bool:
-    """Whether an operator is one array, of which a one-hot source takes columns."""
+def _after_gathering(start: Start, operator: Operator) -> tuple[Operator, Array, Array]:
+    """What is left of an operator after the columns of a one-hot start, how long those are, and how far off."""
+    match start, operator:
+        case Values(array=array), _ if array is not None:
+            return operator, lengths(array), np.zeros(len(array))
+        case OneHot() | Difference(), (*parts, Step(position=position, feature=(*rest, factor))) if (
+            isinstance(table := factor.numbers(), Dense)
+        ):
+            far, off = _gathered(start, table.array)
+            return _simple(*parts, Step(position, tuple(rest))), far, off
+        case OneHot(indices=indices) | Difference(indices=indices), _ if indices is not None:
+            return operator, np.full(len(indices), 2.0), np.zeros(len(indices))
+    return operator, np.ones(1), np.zeros(1)
+
+
+def _gathered(start: OneHot | Difference, table: Array) -> tuple[Array, Array]:
+    """How long the columns of a table that a start names are, and how far off: a difference of two rounds once."""
+    assert start.indices is not None, "sizes are of graphs with numbers"
+    columns = table[:, start.indices].astype(np.float64)
+    if isinstance(start, OneHot):
+        far = lengths(columns.T)
+        return far, np.zeros_like(far)
+    far = lengths((columns - table[:, start.others]).T) * (1 + gamma(1))
+    return far, gamma(1) * far
+
+
+def _simple(*parts: Part) -> Operator:
+    """Parts without steps that do nothing."""
+    return tuple(part for part in parts if part != Step())
+
+
+def narrowed(operator: Operator, direction: Array) -> tuple[Operator, Array]:
+    """An operator that is read along a direction alone, with the rows that the direction reads, and those of its numbers.
+
+    What multiplies zeros is exact, so a target on one logit of many meets the roundings of one row.
+    """
     match operator:
-        case (Step(position=(), feature=(factor,)),):
-            return isinstance(factor.numbers(), Dense)
-    return operator == ()
+        case (Step(position=position, feature=(first, *others)), *parts) if isinstance(
+            whole := first.numbers(), Dense
+        ):
+            kept = np.flatnonzero(direction)
+            map = Dense(whole.array[kept], Space("read", len(kept)), whole.source, first.name)
+            factor = Factor(first.name, len(kept), first.columns, map)
+            return (Step(position, (factor, *others)), *parts), direction[kept]
+    return operator, direction
 
 
 def _broadcast(bounds: Array, positions: int) -> Array:

@@ -26,7 +26,7 @@ from .goal import Goal
 from .layout import Heads
 from .losses import ABSOLUTE, Losses
 from .reach import Bounds, States
-from .rounding import lengths
+from .rounding import lengths, sizes_met
 from .single import Single
 from .tables import Tables
 
@@ -151,7 +151,7 @@ class Sweep:
         bounds = self.bounds.bound(b, single.index, states, group.fields)
         if bounds is None:
             return []
-        slack = group.slack + lengths(group.fields) @ self.losses.through(b, single.index) + ABSOLUTE
+        slack = group.slack + sizes_met(group.fields, self.losses.through(b, single.index)) + ABSOLUTE
         bounds = bounds + slack
         kept = self._kept_of(bounds)
         if not kept.any():
@@ -361,7 +361,7 @@ class Sweep:
     @cached_property
     def losses(self) -> Losses:
         """How much every step loses at most."""
-        return Losses(self.tables.layout, self.tables.entries, self.bounds.longest)
+        return Losses(self.tables.layout, self.tables.entries, self.bounds.longest, self.bounds.most)
 
 
 _UP = 1 + 1e-9

@@ -92,7 +92,7 @@ class Tables:
     def _bounds(
         self, stop: Callable[[int], bool], kept: list[Mapping[int, Array]] | None = None
     ) -> Bounds | None:
-        blocks, streams, longest = [], [], []
+        blocks, streams, longest, most = [], [], [], []
         try:
             for reached in reachable_sets(self.layout, self.entries):
                 if kept is not None:
@@ -100,11 +100,12 @@ class Tables:
                 blocks.append(_by_component(_reaches(reached)))
                 streams.append(_on_stream(reached))
                 longest.append(reached.longest)
+                most.append(reached.most)
                 if stop(reached.b):
                     return None
         except np.linalg.LinAlgError:  # numbers left the range of floating point: no bounds
             return None
-        return Bounds(tuple(blocks), tuple(longest), tuple(streams))
+        return Bounds(tuple(blocks), tuple(longest), tuple(streams), tuple(most))
 
 
 def _by_component(reaches: Iterator[tuple[int, int, Reach]]) -> Mapping[int, Mapping[int, Reach]]:
