@@ -88,8 +88,8 @@ def test_fewer_terms_than_asked_for_are_no_proof(monkeypatch):
     trace = px.random_model(layers=3, heads=2, seed=1).run([1, 2, 3])
     terms, target = px.expand(trace), trace.logit(1)
 
-    def short(walk, k, target, budget):
-        found = certified_module.search(walk, k, target, budget)
+    def short(walk, k, target, budget, known):
+        found = certified_module.search(walk, k, target, budget, known)
         return replace(found, paths=found.paths[:2])
 
     monkeypatch.setattr("pathexp.expansion.ranking.search", short)
