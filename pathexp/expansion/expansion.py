@@ -313,8 +313,8 @@ def expand(
     Parameters
     ----------
     at: where paths end, instead of at the logits: "embed", "L5.mid", "L5.out", "final" (before the final norm),
-        "final_out" (behind it), or a head's query or key, "L3H2.Q"; in a contrast also a head's scores, "L3H2.score".
-        The sink carries that name.
+        "final_out" (behind it), what a branch or a component adds, "L5.attn_out", "L5.mlp_out", "L3H2" or "L3M", or a
+        head's query or key, "L3H2.Q"; in a contrast also a head's scores, "L3H2.score". The sink carries that name.
     start: where they begin, instead of at the embedding: what stands on the stream there is one source of that name.
 
     Raises GraphError for a point that is not there, PathexpError for what is no run, or a graph that is to be cut.

@@ -13,7 +13,7 @@ from typing import Literal, TypedDict
 
 from ..labels import head_label, mlp_label, neuron_label, read_label
 from ..model.points import values_at
-from .cut import Laid, Point, begun, ended
+from .cut import Laid, Output, Point, begun, ended
 from .ends import CapMode, Ends
 from .factors import Factors, there
 from .nodes import Block, Component, One, Sink, Source, Values
@@ -49,6 +49,10 @@ class Freezing:
             self.at,
             self.start,
         )
+
+
+BRANCH_BIASES = {"attn": ("b_O", "b_attn_post"), "mlp": ("b_out", "b_mlp_post")}
+"""The biases that a branch writes beside its components, by branch."""
 
 
 class Pieces(TypedDict):
@@ -88,6 +92,7 @@ class _Layout:
         self.sources: list[Source] = []
         self.blocks: list[Block] = []
         self.points: dict[str, Point] = {}
+        self.outputs: dict[str, Output] = {}
 
     def reach(self, point: str) -> None:
         """Note that the stream is at a point now."""
@@ -101,7 +106,7 @@ class _Layout:
             laid = replace(laid, sources=(*self.sources[: self.points["final_in"].sources], *self.ends.constants(at)),
                            sink=Sink(at, self.ends.normed()))  # fmt: skip
         elif at:
-            laid = ended(laid, self.points, at)
+            laid = ended(laid, self.points, self.outputs, at)
         if not start:
             return laid
         run = self.make.trace
@@ -112,19 +117,23 @@ class _Layout:
         self.sources.extend(self.ends.embeddings())
         self.reach("embed")
         for layer in range(self.config.n_layers):
+            heads, mlp = tuple(self.heads(layer)), tuple(self.mlp(layer))
             if self.config.parallel:
-                self.add_block([*self.heads(layer), *self.mlp(layer)], ())
+                self.add_block([*heads, *mlp], ())
                 self.attention_constants(layer)
+                self.note_attention(layer, heads)
                 self.mlp_constants(layer)
-                self.reach(f"L{layer}.out")
+                self.note_mlp(layer, mlp)
             else:
-                self.add_block(list(self.heads(layer)), self.law.skip(layer, "attn"))
+                self.add_block(heads, self.law.skip(layer, "attn"))
                 self.attention_constants(layer)
+                self.note_attention(layer, heads)
                 if self.config.d_mlp:
                     self.reach(f"L{layer}.mid")
-                    self.add_block(list(self.mlp(layer)), self.law.skip(layer, "mlp"))
+                    self.add_block(mlp, self.law.skip(layer, "mlp"))
                     self.mlp_constants(layer)
-                self.reach(f"L{layer}.out")
+                    self.note_mlp(layer, mlp)
+            self.reach(f"L{layer}.out")
         self.reach("final_in")
         self.sources.extend(self.ends.constants())
 
@@ -133,7 +142,24 @@ class _Layout:
         """The index of the next block: what is written now can be read from there on."""
         return len(self.blocks)
 
-    def add_block(self, components: list[Component], skip: Operator) -> None:
+    def note_attention(self, layer: int, heads: tuple[Component, ...]) -> None:
+        """Note what the heads that were just added write, together and one by one."""
+        self.note(f"L{layer}.attn_out", heads, "attn", layer)
+        for head in heads:
+            self.note(head.label, (head,))
+
+    def note_mlp(self, layer: int, mlp: tuple[Component, ...]) -> None:
+        """Note what the MLP that was just added writes, by both of its names."""
+        for name in (f"L{layer}.mlp_out", mlp_label(layer)):
+            self.note(name, mlp, "mlp", layer)
+
+    def note(self, name: str, components: tuple[Component, ...], branch: str = "", layer: int = -1) -> None:
+        """Note an output to end at: components of the last block, and the constants of a branch that are written."""
+        if components and not self.law.post:
+            written = {f"{bias}_L{layer}" for bias in BRANCH_BIASES.get(branch, ())}
+            self.outputs[name] = Output(len(self.blocks) - 1, components, frozenset(written))
+
+    def add_block(self, components: Sequence[Component], skip: Operator) -> None:
         if components or skip:
             self.blocks.append(Block(tuple(components), skip))
 

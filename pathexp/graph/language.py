@@ -23,7 +23,7 @@ ANY = "."
 PORTS = ("V", "K", "Q", "value", "gate")
 """Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`."""
 
-POINTS = ("mid", "out", "score")
+POINTS = ("mid", "out", "attn_out", "mlp_out", "score")
 """Points that may follow a layer or a head, as in `L5.out` and `L1H0.score`: a place where paths end or begin."""
 
 SUFFIXES = (*PORTS, *POINTS)

@@ -8,7 +8,7 @@ Elhage et al. 2021, "Path Expansion of Attention Scores QK Circuit".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal
@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import GraphError
 from ..labels import Label, find_label
 from ..model import Config, Trace
+from .cut import part_before
 from .factors import Factors
 from .freeze import freeze
 from .graph import ResidualGraph
@@ -44,7 +45,7 @@ def reading_graph(
     draft = _Reader(trace, component, side, sink or side)
     b = whole.places[label]
     known = {c.label for block in whole.blocks[:b] for c in block.components}
-    sources = [kept for source in whole.sources if (kept := _kept(source, b, known))]
+    sources = [kept for source in whole.sources if (kept := part_before(source, b, known))]
     sources += [*draft.constants(whole.sources), *draft.own()]
     return ResidualGraph(
         positions=whole.positions,
@@ -72,7 +73,7 @@ def reading_graph_of_sizes(
         positions=graph.positions,
         d_model=graph.d_model,
         d_out=d_head,
-        sources=tuple(kept for source in graph.sources if (kept := _kept(source, b, known))),
+        sources=tuple(kept for source in graph.sources if (kept := part_before(source, b, known))),
         blocks=graph.blocks[:b],
         sink=Sink(side, chain((weight,), _after(component.operator, label))),
     )
@@ -105,14 +106,6 @@ def head_place(config: Config, label: str) -> tuple[int, int]:
             return layer, head
     last = f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}" if config.n_layers else "none"
     raise GraphError(f"no head {label!r}: the model's heads are {last}.")
-
-
-def _kept(source: Source, b: int, known: set[str]) -> Source | None:
-    """The part of a source that reaches the stream before block b, if any."""
-    if source.depth is not None:
-        return source if source.depth <= b else None
-    into = {to: operator for to, operator in source.into.items() if to in known}
-    return replace(source, into=MappingProxyType(into)) if into else None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ Array = npt.NDArray[np.float64]
 
 LOGITS, FINAL = "logits", "final_in"
 NOT_LINEAR = ("log_probs", "log_probability", "loss", "probabilities", "probability", "probs")
-_SIDE = re.compile(r"L(\d+)H(\d+)\.(Q|K|score)")
+_HEAD = re.compile(r"L(\d+)H(\d+)(?:\.(Q|K|score))?")
+_MLP = re.compile(r"L\d+M")
 
 
 class Weighted(Protocol):
@@ -54,6 +55,14 @@ class Recorded(Protocol):
         """(L, H, n, n)."""
 
     @property
+    def head_results(self) -> Array:
+        """(L, H, n, d_model)."""
+
+    @property
+    def norm_scales(self) -> Mapping[str, Array]:
+        """By site, (n)."""
+
+    @property
     def residuals(self) -> Mapping[str, Array]:
         """By point, (n, d_model)."""
 
@@ -78,12 +87,11 @@ def values_at(trace: Recorded, name: str) -> Array:
     known = canonical(name) if isinstance(name, str) else ""
     if known in trace.residuals:
         return trace.residuals[known]
-    side = _SIDE.fullmatch(known)
-    if side and int(side[1]) < trace.config.n_layers and int(side[2]) < trace.config.n_heads:
-        if side[3] == "score":
-            scores = trace.scores[int(side[1]), int(side[2])]
-            return np.where(np.isfinite(scores), scores, 0.0)
-        return _read_by_head(trace, int(side[1]), int(side[2]), side[3])
+    if _MLP.fullmatch(known) and (out := f"{known[:-1]}.mlp_out") in trace.residuals:
+        return trace.residuals[out]
+    head = _HEAD.fullmatch(known)
+    if head and int(head[1]) < trace.config.n_layers and int(head[2]) < trace.config.n_heads:
+        return _of_head(trace, int(head[1]), int(head[2]), head[3])
     if known in NOT_LINEAR:
         raise TargetError(
             f"{known} of one run is no sum over paths: the softmax divides by a sum over all outputs, so it is no linear "
@@ -93,8 +101,19 @@ def values_at(trace: Recorded, name: str) -> Array:
     near = get_close_matches(known, trace.residuals, 1)
     raise TargetError(
         f"no point {name!r:.40} in this run.{f' Did you mean {near[0]}?' if near else ''} Points: logits, "
-        f"{', '.join(trace.residuals)}, and L0H0.Q, L0H0.K and L0H0.score for what a head's queries, keys and scores are."
+        f"{', '.join(trace.residuals)}, L0H0 and L0M for what a head and an MLP add, and L0H0.Q, L0H0.K and L0H0.score for "
+        "what a head's queries, keys and scores are."
     )
+
+
+def _of_head(trace: Recorded, layer: int, head: int, what: str | None) -> Array:
+    """What a head adds to the stream, its queries, keys or scores; nothing where a score is masked."""
+    if what is None:
+        return _added_by_head(trace, layer, head)
+    if what == "score":
+        scores = trace.scores[layer, head]
+        return np.where(np.isfinite(scores), scores, 0.0)
+    return _read_by_head(trace, layer, head, what)
 
 
 def _read_by_head(trace: Recorded, layer: int, head: int, side: str) -> Array:
@@ -108,3 +127,19 @@ def _read_by_head(trace: Recorded, layer: int, head: int, side: str) -> Array:
     )
     heads, _ = normed(project(read, maps[layer], layer_of(bias, layer)), layer_of(gain, layer), config)
     return np.asarray(heads[head if side == "Q" else config.kv_head(head)])
+
+
+def _added_by_head(trace: Recorded, layer: int, head: int) -> Array:
+    """What a head adds to the stream, without the output bias; a norm of the branch at its recorded scale."""
+    config, result = trace.config, trace.head_results[layer, head]
+    if config.norm_placement == "post" and "attn_post" in config.block_norms:
+        raise TargetError(
+            f"L{layer}H{head} is no point of a post-norm model: the norm stands on the sum of stream and heads. Take "
+            f"L{layer}.mid, or the head's query or key"
+        )
+    if "attn_post" in config.block_norms:
+        centred = result - result.mean(axis=-1, keepdims=True) if config.norm == "layernorm" else result
+        result = centred * trace.norm_scales[f"L{layer}.attn_post"][:, None]
+        gain = layer_of(trace.model.weights.g_attn_post, layer)
+        result = result if gain is None else result * gain
+    return np.asarray(config.residual_multiplier * result)

@@ -169,7 +169,7 @@ class Trace:
         """Any direction at any point: (O) numbers of logits unless ``at`` names another point.
 
         ``at``: "logits"; a point of the residuals, such as "L5.out" or "L3.mid"; "final", the final stream before
-        its norm (also by space="residual"); "L3H2.Q" or "L3H2.K" for what a head's query or key is, (h), before it is
+        its norm (also by space="residual"); "L3H2" or "L3M" for what a head or an MLP adds; "L3H2.Q" or "L3H2.K" for what a head's query or key is, (h), before it is
         turned by rotary positions. Paths to a point are those of `expand(trace, at=...)`.
 
         Raises TargetError for another point, space, length or position, or a number that is not finite.

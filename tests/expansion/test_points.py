@@ -26,11 +26,25 @@ def stream_points(trace: px.Trace) -> list[str]:
     ]
 
 
+def outputs(trace: px.Trace) -> list[str]:
+    """What branches and components add: of every layer, where no norm stands on the sum behind it."""
+    config = trace.config
+    if config.norm_placement == "post" and config.norm:
+        return []
+    heads = [
+        f"L{layer}{name}"
+        for layer in range(config.n_layers)
+        for name in (".attn_out", "H0", f"H{config.n_heads - 1}")
+    ]
+    mlps = [f"L{layer}{name}" for layer in range(config.n_layers) for name in (".mlp_out", "M")]
+    return heads + (mlps if config.d_mlp else [])
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_paths_to_every_point_add_up_to_what_stood_there(name):
     trace = traced(name)
     heads = ["L0H0.Q", "L0H0.K", f"L{trace.config.n_layers - 1}H1.Q"] if trace.config.n_layers else []
-    for point in ["final", *stream_points(trace), *heads]:
+    for point in ["final", *stream_points(trace), *heads, *outputs(trace)]:
         if point.endswith("H1.Q") and trace.config.n_heads == 1:
             continue
         terms = px.expand(trace, at=point)
@@ -115,6 +129,34 @@ def test_points_are_labels_of_queries():
     assert term.formula == "Id ⊗ Id" and r"\otimes" in term.latex()
 
 
+def test_what_a_branch_adds_is_what_its_heads_add_and_its_bias():
+    trace = px.random_model(layers=3, heads=2, d_mlp=5, biases=True, norm="layernorm", seed=1).run([1, 2, 3])
+    target = trace.direction(np.arange(24.0), at="L1.attn_out")
+    whole = px.expand(trace, at="L1.attn_out").value(target)
+    heads = [
+        px.expand(trace, at=f"L1H{h}").value(trace.direction(np.arange(24.0), at=f"L1H{h}")) for h in (0, 1)
+    ]
+    assert sum(heads) + trace.model.weights.b_O[1] @ np.arange(24.0) == pytest.approx(whole)
+    terms = px.expand(trace, at="L1H0")
+    assert terms.where("E .* L0M L1H0").count() == 3 and terms.where("b_V_L1H0 L1H0").count() == 1
+    with pytest.raises(px.PathexpError, match="L1H1"):
+        terms.where("S .* L1H1")
+
+
+def test_a_norm_on_the_sum_makes_no_end_of_a_branch():
+    trace = traced("original")
+    with pytest.raises(px.PathexpError, match="norm stands on the sum"):
+        px.expand(trace, at="L0.attn_out")
+    with pytest.raises(px.PathexpError, match="norm stands on the sum"):
+        trace.direction(np.ones(trace.config.d_model), at="L0H0")
+
+
+def test_an_mlp_that_is_a_source_is_no_end():
+    trace = traced("gpt2")
+    with pytest.raises(px.PathexpError, match=r"adds \(L0\.attn_out, L0H0\)"):
+        px.freeze(trace, mlp="source", at="L0.mlp_out")
+
+
 def test_a_tree_toward_a_target_inside_ends_there():
     trace = px.random_model(layers=3, heads=2, seed=1).run([1, 2, 3])
     target = trace.direction(np.arange(24.0), at="L1.out")
@@ -126,7 +168,12 @@ def test_a_tree_toward_a_target_inside_ends_there():
     ("ask", "text"),
     [
         (lambda t: px.expand(t, at="L9.out"), "choose from"),
-        (lambda t: px.expand(t, at="L0.attn_out"), "choose from"),
+        (lambda t: px.expand(t, at="L0.mlp_out"), r"choose from.*L0.attn_out, L0H0\)"),
+        (lambda t: px.expand(t, at="L0.attn_result"), "choose from"),
+        (lambda t: px.expand(t, at="L0H7"), "choose from"),
+        (lambda t: px.expand(t, at="L0H1", start="L0.out"), "comes before"),
+        (lambda t: px.expand(t, start="L0H1"), "choose from"),
+        (lambda t: t.direction(np.ones(24), at="L0M"), "no point"),
         (lambda t: px.expand(t, at="L9H0.Q"), "no head"),
         (lambda t: px.expand(t, at="L0.out", start="L1.out"), "comes before"),
         (lambda t: px.expand(px.freeze(t), at="L0.out"), "where a run is frozen"),
