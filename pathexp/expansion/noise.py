@@ -8,14 +8,17 @@ from ..algebra import waist
 from ..graph import (
     Array,
     BlockKernel,
+    One,
     Operator,
     ResidualGraph,
+    Source,
     Step,
     chain,
     lengths,
     mixed_noise,
     product_norm,
     spread,
+    start_value,
     word_map,
 )
 from ..graph.named import centering, feature
@@ -27,6 +30,23 @@ def disturbance(graph: ResidualGraph, sizes: Array) -> Array:
     """Deviation of the rounding of one reading of vectors of so many lengths: u √K ‖x‖."""
     longest = sum(graph.sizes[:2])
     return np.asarray(UNIT * np.sqrt(longest) * sizes)
+
+
+def written_noise(graph: ResidualGraph, source: Source) -> Array:
+    """Return the deviation (n,) that rounding a source before it is normed leaves in what it writes.
+
+    A norm behind the embedding enlarges it where features nearly agree; where nothing stands between, it is the
+    rounding of the stream, and counted there.
+    """
+    behind, last = source.write[:-1], source.write[-1] if source.write else None
+    nothing = np.zeros(graph.sizes[0])
+    if isinstance(source.start, One) or not isinstance(last, Step) or not last.feature:
+        return nothing
+    if not (behind or last.position or last.feature[1:]):
+        return nothing
+    raw = lengths(start_value(source.start, (Step((), last.feature[-1:]),)))
+    rest = (*behind, Step(last.position, last.feature[:-1]))
+    return np.broadcast_to(spread(rest, disturbance(graph, raw)), graph.sizes[0])
 
 
 def across(block: BlockKernel, noise: Array, centered: bool = False) -> Array:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from ..graph import Array, Contrast, ResidualGraph, lengths, push, spread, start_value
 from ..model import Target
-from .noise import UNIT, across, disturbance, everybody_centers
+from .noise import UNIT, across, disturbance, everybody_centers, written_noise
 from .tolerance_of_contrasts import contrast_deviation, final_deviation
 
 ROUNDING = "rounding of both sides, 10 standard deviations"
@@ -85,6 +85,7 @@ def _depths(graph: ResidualGraph) -> Iterator[tuple[Array, Array]]:
         for source in graph.sources:
             if source.depth == depth:
                 x += source.value()
+                noise = np.hypot(noise, written_noise(graph, source))
         noise = np.hypot(noise, disturbance(graph, lengths(x)))
         yield x, noise
         if block is None:

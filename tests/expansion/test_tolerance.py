@@ -161,3 +161,16 @@ def test_no_verdict_costs_more_than_one_over_more_paths(monkeypatch):
     monkeypatch.setattr("pathexp.expansion.verdict.sum_of_paths", None)
     assert terms.verify().ok
     assert len(passes) <= 2 * len(terms.graph.blocks)
+
+
+@pytest.mark.parametrize("apart", [1e-2, 1e-3, 1e-6, 1e-9])
+def test_rounding_in_front_of_a_norm_is_enlarged_by_it(apart):
+    """A norm behind the embedding takes the mean off features that nearly agree, and scales up what is left."""
+    model = px.random_model(layers=0, heads=1, d_model=2, d_vocab=200, norm="layernorm", seed=1)
+    config = replace(model.config, embed_norm=True, embedding_multiplier=1.7)
+    numbers = np.random.default_rng(0)
+    w_e = numbers.normal(size=(1, 200)) + apart * numbers.normal(size=(2, 200))
+    model = Model(config, replace(model.weights, W_E=w_e))
+    for tokens in np.arange(200).reshape(-1, 8):
+        trace = model.run(tokens)
+        assert px.decompose(trace).ok and px.expand(trace).verify().ok
