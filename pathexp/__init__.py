@@ -60,6 +60,8 @@ from .expansion.scores.score import score
 from .graph import Query, ResidualGraph, contrast, freeze, query
 from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model, rewrite
 from .model.forward import rerun
+from .page.explore import explore
+from .page.report import report
 from .version import VERSION
 
 __version__ = VERSION
@@ -98,6 +100,7 @@ __all__ = [
     "evaluate",
     "expand",
     "faithfulness",
+    "explore",
     "flow",
     "freeze",
     "head",
@@ -120,6 +123,7 @@ __all__ = [
     "query",
     "random_model",
     "rebase",
+    "report",
     "rerun",
     "rewrite",
     "rotate_basis",

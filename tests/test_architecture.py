@@ -18,8 +18,9 @@ FLOORS = {
     "graph": 3,
     "expansion": 4,
     "circuits": 5,
-    "cli": 6,
-    "__main__": 7,
+    "page": 6,
+    "cli": 7,
+    "__main__": 8,
 }
 """Arrows point from a higher floor to a lower one, and never across: algebra and model do not know each other."""
 

@@ -72,6 +72,8 @@ class Command:
         windows. The question gets the windows as `corpus`.
     text: the text that is run where none is given; None: the question decides.
     graph: whether the answer has `to_networkx`, which --graph writes to a file.
+    saves: whether the answer itself is the file that --save writes, and must; else --save draws its picture.
+    serves: whether the answer goes on until it is stopped: the command waits for it.
     """
 
     name: str
@@ -87,6 +89,8 @@ class Command:
     states: bool = False
     windows: int | None = None
     graph: bool = False
+    saves: bool = False
+    serves: bool = False
 
 
 def whole(least: int = 0) -> Callable[[str], int]:

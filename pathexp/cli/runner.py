@@ -41,7 +41,8 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--latex", action="store_true", help="print LaTeX")
     form.add_argument("--csv", action="store_true", help="print the rows of the main table as CSV")
-    group.add_argument("--save", metavar="FILE", help="also draw a picture: .svg, .png, .pdf or .html")
+    about = "the .html file to write" if command.saves else "also draw a picture: .svg, .png, .pdf or .html"
+    group.add_argument("--save", metavar="FILE", help=about, required=command.saves)
     if command.graph:
         GRAPH.declare(group)
     if command.long or command.states:
@@ -57,7 +58,7 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
 
 def run(command: Command, options: argparse.Namespace) -> int:
     """Do what a command says and return the exit code."""
-    check_outputs(options)
+    check_outputs(command, options)
     subjects: list[Any] = []
     for said, subject in _subjects(command, options):
         subjects = subject
@@ -66,8 +67,12 @@ def run(command: Command, options: argparse.Namespace) -> int:
     announce(f"{command.name}: at work", getattr(options, "quiet", False))
     answer = command.ask(*subjects, **keywords(command, options))
     document = show(answer, options, None if command.top else options.top)
-    if options.save is not None:
+    if command.saves:
+        answer.save(options.save)
+    elif options.save is not None:
         picture.save(document, options.save)
+    if command.serves:
+        getattr(answer, "wait")()  # noqa: B009
     if (file := getattr(options, "graph", None)) is not None:
         save_graph(getattr(answer, "to_networkx")(), file)  # noqa: B009
     if (file := getattr(options, "resume", None)) is not None and (
@@ -77,11 +82,14 @@ def run(command: Command, options: argparse.Namespace) -> int:
     return code_of(answer, document)
 
 
-def check_outputs(options: argparse.Namespace) -> None:
+def check_outputs(command: Command, options: argparse.Namespace) -> None:
     """Refuse, before any work, a picture or a state that could not be written."""
+    if command.saves and not options.save.lower().endswith(".html"):
+        raise PathexpError(f"--save: expected a file that ends in .html, got {options.save!r}")
     if options.save is not None:
-        picture.check_file(options.save)
-        picture.check_extra()
+        if not command.saves:
+            picture.check_file(options.save)
+            picture.check_extra()
         _check_folder("--save", options.save)
     if (file := getattr(options, "graph", None)) is not None:
         check_graph_file(file)
@@ -129,6 +137,8 @@ def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:
         given |= _given(option, options, given)
     if command.top is not None:
         given[command.top] = options.top
+    if command.saves or command.serves:
+        given["name"] = options.model
     if command.windows is not None:
         given["corpus"] = corpus_of(command.windows, options)
     if command.long or command.states:

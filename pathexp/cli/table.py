@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import on_corpus, one_model, one_run, symbols
+from . import on_corpus, one_model, one_run, page, symbols
 from .command import Command
 
 TABLE: Mapping[str, Command] = {
     command.name: command
-    for command in (*one_run.COMMANDS, *one_model.COMMANDS, *on_corpus.COMMANDS, *symbols.COMMANDS)
+    for command in (
+        *one_run.COMMANDS,
+        *page.COMMANDS,
+        *one_model.COMMANDS,
+        *on_corpus.COMMANDS,
+        *symbols.COMMANDS,
+    )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -208,7 +208,7 @@ class Expansion:
         seconds: float | None = None,
         nodes: int | None = None,
         memory: int | None = None,
-        progress: bool = False,
+        progress: bool | Callable[[str], None] = False,
         tree: Tree | None = None,
     ) -> Ranking:
         """Return the k terms of largest absolute value toward a target, exactly.
@@ -225,7 +225,7 @@ class Expansion:
             told otherwise). A search that reaches one returns the best it has, `exact` False, and as `bound` how
             large anything missed can be (infinite if not even bounds were made). So does one that is interrupted
             from the keyboard.
-        progress: say on stderr about what the search will cost, and how far it is.
+        progress: say on stderr about what the search will cost, and how far it is, or call a function with it.
         tree: a tree of these terms. The search starts from the largest single paths in it: the k-th of them is the first
             threshold. They are valued again by the search; the answer is the same.
 
@@ -236,7 +236,7 @@ class Expansion:
         (True, 46596170244962, True)
         """
         expect("top", k=(k, AMOUNT), tree=(tree, instance(Tree, "a tree of these terms").or_none))
-        limits = Budget(seconds, nodes, MEMORY if memory is None else memory, bool(progress))
+        limits = Budget(seconds, nodes, MEMORY if memory is None else memory, progress)
         found = () if tree is None else tree.finds(k)
         known = [tuple(path) for path in found if path in self]
         return rank(self.walk, k, target, self.value(target), limits, known)

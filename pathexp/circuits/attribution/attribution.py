@@ -6,7 +6,7 @@ source token a contribution is the pattern's weight there times what the head ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -225,8 +225,8 @@ class HeadTokens:
     constants: Array
 
 
-def head_tokens(trace: Trace, target: Target) -> HeadTokens:
-    """Split what every head adds straight to a target over the positions it attends to.
+def head_tokens(trace: Trace, target: Target, labels: Sequence[str] | None = None) -> HeadTokens:
+    """Split what every head, or each of some, adds straight to a target over the positions it attends to.
 
     Entry (h, j): the pattern's weight from the target's position to j, times the norm's scale at j, times
     direction · W_U W_OV of the stream at j. Constants inside a head (value biases) are a column of their own. In
@@ -240,11 +240,13 @@ def head_tokens(trace: Trace, target: Target) -> HeadTokens:
     True
     """
     check_trace(trace, "head_tokens")
-    heads = [c for c in freeze(trace).components() if c.head is not None]
+    heads = [
+        c for c in freeze(trace).components() if c.head is not None and (labels is None or c.label in labels)
+    ]
     rows = np.array([_by_position(trace, target, head) for head in heads]).reshape(len(heads), len(trace))
     whole = dict(_components(trace, target))
-    labels = tuple(head.label for head in heads)
-    return HeadTokens(labels, rows, np.array([whole[label] for label in labels]) - rows.sum(axis=-1))
+    names = tuple(head.label for head in heads)
+    return HeadTokens(names, rows, np.array([whole[name] for name in names]) - rows.sum(axis=-1))
 
 
 def _by_position(trace: Trace, target: Target, head: Component) -> Array:

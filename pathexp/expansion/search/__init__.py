@@ -6,7 +6,7 @@ from .cost import SearchCost, search_cost
 from .entries import Entries, all_entries
 from .found import Valued, by_size
 from .goal import Goal, constant_lost
-from .interrupts import interrupts
+from .interrupts import interrupts, stopped_by
 from .layout import Layout
 from .sets import Reached, reachable_sets
 from .tables import Tables, tables
@@ -30,5 +30,6 @@ __all__ = [
     "reachable_sets",
     "search",
     "search_cost",
+    "stopped_by",
     "tables",
 ]

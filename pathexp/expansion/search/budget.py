@@ -24,7 +24,7 @@ class Budget:
     seconds: float | None = None
     nodes: int | None = None
     memory: int = MEMORY
-    progress: bool = False
+    progress: bool | Callable[[str], None] = False
     started: float = field(default_factory=time.perf_counter)
     interrupted: Callable[[], bool] = bool
 
@@ -46,8 +46,10 @@ class Budget:
         return self.late() or (self.nodes is not None and nodes >= self.nodes) or held >= self.memory
 
     def say(self, what: str) -> None:
-        """Report progress on stderr, if asked to."""
-        if self.progress:
+        """Report progress, if asked to: to a function that is given, else on stderr."""
+        if callable(self.progress):
+            self.progress(what)
+        elif self.progress:
             print(f"{self.elapsed:7.1f} s  {what}", file=sys.stderr, flush=True)
 
 

@@ -6,18 +6,35 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
+
+_ASKED: ContextVar[Callable[[], bool]] = ContextVar("asked", default=bool)
+
+
+@contextmanager
+def stopped_by(asked: Callable[[], bool]) -> Iterator[None]:
+    """Let searches and trees that run inside end at their next step once `asked` returns True, with what they have.
+
+    For threads other than the main one, where no Ctrl-C arrives; elsewhere Ctrl-C counts as well.
+    """
+    token = _ASKED.set(asked)
+    try:
+        yield
+    finally:
+        _ASKED.reset(token)
 
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed since; a second time it is raised as ever.
+    """Whether Ctrl-C was pressed since, or `stopped_by` asks to end; pressed a second time it is raised as ever.
 
-    Never outside of the main thread, nor where a program ignores interrupts or takes them elsewhere than in Python.
+    Ctrl-C counts never outside of the main thread, nor where a program ignores interrupts or takes them elsewhere than
+    in Python.
     """
-    before = signal.getsignal(signal.SIGINT)
+    before, asked = signal.getsignal(signal.SIGINT), _ASKED.get()
     if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield bool
+        yield asked
         return
     seen: list[int] = []
 
@@ -28,6 +45,6 @@ def interrupts() -> Iterator[Callable[[], bool]]:
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield lambda: bool(seen)
+        yield lambda: bool(seen) or asked()
     finally:
         signal.signal(signal.SIGINT, before)

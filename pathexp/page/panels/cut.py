@@ -1,0 +1,40 @@
+"""Cut a branch: the likeliest tokens before and after, frozen and live, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...circuits.interventions.intervene import Interventions, intervene
+from ...model import Trace
+from ..subject import Subject
+from ..view import words
+from . import shown
+
+FIRST = 5
+
+
+def cut(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what cutting the paths of a query changes, in each run: five likeliest tokens, and the target."""
+    query = _of_one_run(words(given, "query"))
+    return {"query": query, "runs": [_cut(subject, trace, query) for trace in subject.runs]}
+
+
+def _of_one_run(query: str) -> str:
+    """A query of a contrast names ports, `L1H0.K`; cut are the paths through the component."""
+    return " ".join(word.split(".")[0] if word[:1] == "L" and "." in word else word for word in query.split())
+
+
+def _cut(subject: Subject, trace: Trace, query: str) -> dict[str, Any]:
+    target = subject.target_on(trace)
+    found: Interventions = intervene(trace, target, cut=query)
+    one, place = found[0], target.position
+    frozen, live = one.effect(target)
+    states = {"before": trace.logits, "frozen": one.frozen, "live": one.live}
+    return {
+        "tokens": {name: shown.likeliest(trace, rows[place], FIRST) for name, rows in states.items()},
+        "target": shown.logits(target.value),
+        "effect": {"frozen": frozen, "live": live},
+        "said": {"frozen": shown.logits(frozen), "live": shown.logits(live), "price": shown.logits(frozen - live)},
+        "paths": shown.amount(one.paths),
+    }  # fmt: skip
