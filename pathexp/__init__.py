@@ -61,7 +61,6 @@ from .graph import Query, ResidualGraph, contrast, freeze, query
 from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model, rewrite
 from .model.forward import rerun
 from .page.explore import explore
-from .page.report import report
 from .version import VERSION
 
 __version__ = VERSION
@@ -99,8 +98,8 @@ __all__ = [
     "equivariance",
     "evaluate",
     "expand",
-    "faithfulness",
     "explore",
+    "faithfulness",
     "flow",
     "freeze",
     "head",
@@ -123,7 +122,6 @@ __all__ = [
     "query",
     "random_model",
     "rebase",
-    "report",
     "rerun",
     "rewrite",
     "rotate_basis",

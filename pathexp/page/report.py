@@ -88,7 +88,7 @@ def report(
     small model, minutes for one of 100 million parameters.
 
     >>> import pathexp as px
-    >>> page = px.report(px.load("attn-1l").run("To be"))
+    >>> page = report(px.load("attn-1l").run("To be"))
     >>> page.html[:15], len(page.html) < 5e6
     ('<!doctype html>', True)
     """

@@ -11,6 +11,7 @@ import pytest
 import pathexp as px
 from pathexp.cli import main
 from pathexp.model import Tokenizer
+from pathexp.page.report import report
 
 pytestmark = pytest.mark.interop
 
@@ -431,7 +432,7 @@ def test_tokens_are_inert(chromium, tmp_path):
     run = hostile().run(list(range(len(HOSTILE))))
     page = px.explore(run)
     file = tmp_path / "page.html"
-    px.report(run).save(str(file))
+    report(run).save(str(file))
     for url in (page.url, file.as_uri()):
         for opened in tab(chromium, url):
             shown = opened.locator("#tokens button").all_inner_texts()
@@ -443,7 +444,7 @@ def test_tokens_are_inert(chromium, tmp_path):
 
 def test_a_report_opens_from_disk_and_says_what_it_lacks(chromium, trace, tmp_path):
     file = tmp_path / "page.html"
-    px.report(trace, name="attn-2l").save(str(file))
+    report(trace, name="attn-2l").save(str(file))
     for opened in tab(chromium, file.as_uri()):
         assert boxes(opened)["S .* U"] == 15.4039
         opened.click('#flame .box[data-query="S .* L1H0 U"]')

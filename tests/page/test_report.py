@@ -10,6 +10,7 @@ from pathexp.cli import main
 from pathexp.model import Tokenizer
 from pathexp.page.bundle import bundled, joined
 from pathexp.page.files import static
+from pathexp.page.report import report
 
 MODULES = (
     "dom.js",
@@ -50,7 +51,7 @@ def hostile():
 @pytest.fixture(scope="module")
 def found():
     trace = px.load("attn-2l").run("Macbeth shall sleep no more. Macbeth shall")
-    return px.report(trace, trace.logit(" sleep"))
+    return report(trace, trace.logit(" sleep"))
 
 
 def test_it_is_whole_and_small(found):
@@ -71,7 +72,7 @@ def test_nothing_in_it_leads_elsewhere(found):
 
 
 def test_tokens_that_look_like_markup_end_no_script():
-    html = px.report(hostile().run(list(range(len(HOSTILE))))).html
+    html = report(hostile().run(list(range(len(HOSTILE))))).html
     assert html.count("</script>") == 2 and html.count("<script") == 2
     assert "<img" not in html and "<!--" not in html
     assert "alert(2)" in json.dumps(held(html))
@@ -116,4 +117,4 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(tmp_path, caps
 
 def test_a_report_is_of_a_run():
     with pytest.raises(px.PathexpError, match="takes a run"):
-        px.report("attn-1l")
+        report("attn-1l")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import Any
@@ -37,7 +36,8 @@ def prove(subject: Subject, given: Mapping[str, Any], say: Callable[[str], None]
     """
     terms, k = _terms(subject, given), number(given, "k", 12, 1, 200)
     seconds = number(given, "seconds", 60, 1, 3600)
-    found: Ranking = terms.top(k, subject.target, seconds=seconds, progress=say)
+    tree = terms.tree(subject.target, nodes=NODES) if terms.count() > FEW else None
+    found: Ranking = terms.top(k, subject.target, seconds=seconds, progress=say, tree=tree)
     return shown.answer(found, k) | {"proven": found.exact}
 
 
@@ -49,11 +49,8 @@ def _terms(subject: Subject, given: Mapping[str, Any]) -> Expansion:
 def _found(subject: Subject, terms: Expansion, k: int) -> Report:
     """The largest single paths that a tree has come to; not proven, and it says so."""
     tree = terms.tree(subject.target, nodes=NODES)
-    single = heapq.nlargest(
-        k, (leaf for leaf in tree.leaves() if leaf.count == 1), key=lambda leaf: abs(leaf.value)
-    )
-    values = [leaf.value for leaf in single]
-    found = [terms[" ".join(leaf.word)] for leaf in single]
+    found = [terms[path] for path in tree.finds(k)]
+    values = [term.value(subject.target) for term in found]
     rows = [
         (str(term.path), term.order, value, total, term.formula, term.latex())
         for term, value, total in zip(found, values, accumulate(values), strict=True)
