@@ -257,6 +257,7 @@ def test_views_are_read_from_plain_data():
     assert view_of({"target": "#x", "versus": " a"}) == View(target="#x", versus=" a")
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
 def test_numbers_that_are_not_finite_are_null_on_the_page():
     model = px.random_model(layers=1, heads=1, d_vocab=5, seed=1)
     huge = replace(model, weights=replace(model.weights, W_U=model.weights.W_U * 1e300))
