@@ -46,6 +46,7 @@ def test_every_script_is_here():
     assert list(SHOWN) == SCRIPTS
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_it_runs(name, load, capsys):
     load(name).main(["--tiny"])

@@ -39,6 +39,7 @@ def test_the_first_screen_shows_what_the_command_prints(capsys, monkeypatch):
     assert settled(block[1]) == settled(printed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in EXAMPLES if p.name not in NEEDS_MORE], ids=lambda p: p.name)
 def test_examples_run_and_show_a_verdict(path):
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=ROOT)

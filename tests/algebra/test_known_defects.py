@@ -180,6 +180,7 @@ print(peak_bytes())
 """
 
 
+@pytest.mark.slow
 def test_tables_of_fifty_thousand_tokens_stay_small():
     """Dense, the table is 20 GB; everything that is asked of it fits in 500 MB."""
     root = str(Path(pathexp.__file__).resolve().parents[1])

@@ -125,6 +125,7 @@ def acting(text: str, allowed: str = "\n") -> set[str]:
     return {c for c in text if unicodedata.category(c)[0] in "CZ" and c not in " " + allowed}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_an_answer_has_every_form(name, answers):
     answer = answers(name)
@@ -140,6 +141,7 @@ def test_an_answer_has_every_form(name, answers):
         assert len(answer.records(table)) == len(list(csv.DictReader(io.StringIO(answer.to_csv(table)))))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_copies_say_the_same_and_are_read_only(name, answers):
     answer = answers(name)
@@ -160,6 +162,7 @@ def arrays(value):
             yield from arrays(each)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_untrusted_text_is_inert_in_every_form(name, answers):
     answer = answers(name)

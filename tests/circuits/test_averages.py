@@ -72,6 +72,7 @@ def numbers(found):
     return np.ravel(found).tolist() if isinstance(found, np.ndarray | float | int) else []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", AVERAGES)
 def test_stopped_saved_and_taken_up(name, tmp_path):
     ask = AVERAGES[name]
@@ -86,6 +87,7 @@ def test_stopped_saved_and_taken_up(name, tmp_path):
         ask(5, endless(), start=Tally("another question", 1, 1, {}))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", AVERAGES)
 def test_an_interrupt_keeps_what_was_counted(name, monkeypatch, capsys):
     ask, runs = AVERAGES[name], itertools.count()
@@ -101,6 +103,7 @@ def test_an_interrupt_keeps_what_was_counted(name, monkeypatch, capsys):
     assert found.tally.windows == 3 and "stopped after 3 windows" in capsys.readouterr().err
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*AVERAGES, *STREAMS])
 def test_memory_is_flat(name):
     """Ten times the texts take no more memory, but for noise; runs that are kept would take several times as much."""
@@ -141,6 +144,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_resume(name, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("pathexp.circuits.corpus.corpus.CHUNK", 256)

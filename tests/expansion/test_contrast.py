@@ -44,6 +44,7 @@ def assert_adds_up_everywhere(here: px.Trace, there: px.Trace, graph: px.Residua
     np.testing.assert_allclose(x, changes(here, there, "final_in"), atol=1e-12 * size)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ports", [False, True])
 @pytest.mark.parametrize("name", EVERY)
 def test_paths_add_up_in_every_architecture(name, ports):

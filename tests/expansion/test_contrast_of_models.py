@@ -30,6 +30,7 @@ def texts(model: px.Model, seed: int, length: int = 6, changed: int = 1) -> list
     return [text, other]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("changed", [0, 1])
 @pytest.mark.parametrize("name", EVERY)
 def test_two_models_of_every_architecture(name, changed):
@@ -46,6 +47,7 @@ def test_two_models_of_every_architecture(name, changed):
     assert px.expand(graph).value(target) == -back.value(target)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_two_models_with_every_switch(seed):
     model = random_switches(seed)

@@ -63,6 +63,7 @@ def freezings(trace: px.Trace):
         yield px.freeze(trace, neurons={trace.config.n_layers - 1: [3, 1]})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_switch_every_freezing(seed):
     trace = run(random_switches(seed), seed)

@@ -51,6 +51,7 @@ def tolerance(terms, target, values):
     return rounding_tolerance(terms.graph, len(values), listed) * float(np.abs(target.direction).sum())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EVERY)
 def test_both_sides_agree_with_each_other_and_with_the_listed_paths(name):
     trace = run(name)

@@ -40,6 +40,7 @@ def outputs(trace: px.Trace) -> list[str]:
     return heads + (mlps if config.d_mlp else [])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ALL)
 def test_paths_to_every_point_add_up_to_what_stood_there(name):
     trace = traced(name)
@@ -68,6 +69,7 @@ def test_paths_to_every_point_add_up_to_what_stood_there(name):
                 assert terms.where(node.query).value(target) == pytest.approx(node.value, abs=1e-8)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("mlp", ["gate", "source"])
 def test_paths_from_every_point_add_up_to_the_logits(name, mlp):

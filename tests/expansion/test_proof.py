@@ -22,6 +22,7 @@ def run(model, length=4):
     return model.run(np.random.default_rng(0).integers(0, model.config.d_vocab, length))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", ["gate", "source"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_true_ranking_of_the_zoo_is_accepted(name, mode):

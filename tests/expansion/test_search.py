@@ -58,6 +58,7 @@ def agree(terms, target, k, budget=None):
         assert found.margin <= 1e-6 * max(1.0, wanted[0])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", ["gate", "source"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_brute_force_agrees(name, mode):
@@ -140,6 +141,7 @@ def outside(shape, vectors):
     return float(np.max(np.sum(vectors * np.linalg.solve(shape, vectors[..., None])[..., 0], axis=-1)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("room", [0, 3])
 @pytest.mark.parametrize("text", ["S .* U", "S L0 .* U"])
 @pytest.mark.parametrize("mode", ["gate", "source"])
@@ -240,6 +242,7 @@ LIMITS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
 @pytest.mark.parametrize(
     "name", ["3L-layernorm", "2L-gqa", "gpt2", "llama", "original", "gemma2", "parallel-no-norm"]
@@ -387,6 +390,7 @@ def sampled(layout, entries, count, rng):
         yield b + 1, x[[word not in kept for word in words]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["gate", "source"])
 def test_100_000_sampled_prefixes_of_a_trained_model_lie_in_their_sets(mode):
     rng, seen = np.random.default_rng(0), 0
@@ -396,6 +400,7 @@ def test_100_000_sampled_prefixes_of_a_trained_model_lie_in_their_sets(mode):
     assert seen > 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["gate", "source"])
 def test_100_000_sampled_prefixes_of_a_trained_model_with_mlps_lie_in_their_sets(mode):
     trace = px.load(shared_file("stories260K.bin")).run("Once upon a time, there was a little girl")

@@ -65,6 +65,7 @@ def check(terms: px.Expansion, target: px.Target, direction: str, nodes: int = 6
     assert sum(leaf.value for leaf in tree.leaves()) == pytest.approx(terms.value(target), abs=1e-10 * size)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("name", [*ZOO, *FAMILIES])
 def test_every_node_of_the_zoo_is_the_sum_of_its_paths(name, direction):
@@ -73,6 +74,7 @@ def test_every_node_of_the_zoo_is_the_sum_of_its_paths(name, direction):
     check(px.expand(trace), trace.logit(2, position=4), direction)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("seed", range(24))
 def test_every_switch_within_queries(seed, direction):

@@ -30,6 +30,7 @@ def numbers(terms, middle):
     return sum(held) * n * d
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("condition", QUERIES)
 @pytest.mark.parametrize("middle", range(7))
 def test_the_same_wherever_they_meet(trace, condition, middle, monkeypatch):

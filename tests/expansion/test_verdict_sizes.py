@@ -19,6 +19,7 @@ def times(model, factor):
     return replace(model, config=replace(model.config, tied=False), weights=replace(model.weights, **arrays))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("factor", [1e-280, 1e-160, 1e-20, 1e20, 1e160, 1e280])
 @pytest.mark.parametrize("name", EVERY)
 def test_verdicts_scale_with_the_logits(name, factor):

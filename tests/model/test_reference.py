@@ -27,6 +27,7 @@ def test_the_zoo(name: str, length: int) -> None:
     assert_same(model, np.random.default_rng(length).integers(0, model.config.d_vocab, length))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_longer_than_a_window(name: str) -> None:
     model = FAMILIES[name]()

@@ -134,6 +134,7 @@ def test_distance_of_distributions():
     np.testing.assert_allclose(mean_kl(a, b), 0.5 * (0.5 * np.log(2) + 0.5 * np.log(2 / 3)))
 
 
+@pytest.mark.slow
 def test_published_ablations_of_a_trained_model():
     """Keys without the first layer .00, queries .92, values .92, keys only by it .84."""
     model, rng = induction_2l_1h(), np.random.default_rng(0)

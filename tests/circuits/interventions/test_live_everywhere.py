@@ -86,6 +86,7 @@ def ends(trace):
     return components[0], [c for c in components if c.layer == last][-2:]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", DEEP)
 def test_an_edge_cut_or_patched_is_the_edited_forward_pass(name):
     trace, other = pair(name)
@@ -112,6 +113,7 @@ def test_values_or_queries_and_keys_alone(name):
     close(replace(found, cut=replace(found.cut, ports={reader.label: "qk"})).live, by_looks)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_node_cut_or_patched_is_the_edited_forward_pass(name):
     trace, other = pair(name)
@@ -129,6 +131,7 @@ def left_of(component, trace):
     return bias[component.layer] if component.head is None and bias is not None else 0.0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_source_cut_is_the_model_without_its_weights(name):
     """Every constant and every embedding, by its paths: the model in which it is zero."""
@@ -195,6 +198,7 @@ def queries(trace):
         )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EVERY)
 def test_frozen_is_the_exact_sum_of_kept_paths(name):
     trace, other = pair(name)
@@ -210,6 +214,7 @@ def test_frozen_is_the_exact_sum_of_kept_paths(name):
         close(intervene(trace, cut, patch_from=other).frozen, kept + Walk(swapped, cut).logits())
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [name for name in EVERY if EVERY[name]().config.n_layers <= 2])
 @pytest.mark.parametrize("inputs", ["v", "m", "qk", "qkv"])
 def test_frozen_sides_by_listing_paths(name, inputs):

@@ -128,6 +128,7 @@ def test_attn_2l_has_no_eraser():
     assert all(one.measured < 0.05 for one in found.heads[:10])
 
 
+@pytest.mark.slow
 def test_stories260k_has_opposed_weights_and_one_neuron_that_erases_a_little():
     """The figures of the page on subspaces: of the neurons with opposed weights runs bear out one."""
     found = memory_management(px.load(shared_file("stories260K.bin")), Corpus(play(), 64, 20), k=900)

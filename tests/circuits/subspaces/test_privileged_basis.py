@@ -74,6 +74,7 @@ def test_the_stream_of_attn_2l_has_no_basis_but_a_mild_one_at_its_end():
     assert found["L1.out"].ratio == pytest.approx(1.17, abs=0.005)
 
 
+@pytest.mark.slow
 def test_stories260k_has_its_basis_in_the_neurons_and_two_outliers_in_the_stream():
     """The figures of the page on subspaces."""
     model = px.load(shared_file("stories260K.bin"))

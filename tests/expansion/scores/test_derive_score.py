@@ -21,6 +21,7 @@ def test_positions(capsys, positions, terms):
     assert "aligned" in printed(capsys, *command, "--latex")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name, make in (ZOO | FAMILIES).items() if make().config.n_layers])
 def test_symbols_of_every_architecture(capsys, tmp_path, name):
     model = (ZOO | FAMILIES)[name]()

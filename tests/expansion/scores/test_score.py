@@ -31,6 +31,7 @@ def scores_of(trace, head):
     return trace.scores[layer, index]
 
 
+@pytest.mark.sampled(3)
 def test_every_score_is_the_sum_of_its_terms(model):
     trace = run(model)
     for head in ("L0H0", last_head(model)):
@@ -160,6 +161,7 @@ def test_terms_by_naive_recursion():
 # Published families ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_scores_of_published_families(name):
     """Rotary (one form per distance), ALiBi, windows, caps, normed queries, post-norms, MLPs on the way."""
@@ -174,6 +176,7 @@ def test_scores_of_published_families(name):
         np.testing.assert_allclose(ranking.value + ranking.remainder, terms.value(), atol=1e-11)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["llama", "yarn", "bloom", "qwen3", "gemma2"])
 def test_sides_of_published_families(name):
     _check_sides(px.score(run(FAMILIES[name](), 7), "L1H0", query=6, key=2))
@@ -213,6 +216,7 @@ def test_slopes_are_a_term_of_their_own():
 # The verdict can fail -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["W_E", "W_Q", "W_K", "W_V", "b_Q", "b_K", "b_attn", "b_O", "g_attn"])
 def test_one_perturbed_weight_fails(name):
     trace = run(ZOO["3L-layernorm"]())

@@ -67,6 +67,7 @@ def tokens_of(model, length=33):
     return np.random.default_rng(7).integers(0, model.config.d_vocab, min(length, model.config.n_ctx))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rewriting", REWRITES)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_rewrite_of_every_model(name, rewriting):
