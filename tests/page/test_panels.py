@@ -152,6 +152,8 @@ def test_flow_is_conserved_with_what_was_pruned(session, trace):
         leaving = sum(e["flow"] for e in found["edges"] if e["source"] == node["label"])
         for lost, drawn in ((node["lost_in"], entering), (node["lost_out"], leaving)):
             assert lost is None or abs(lost + drawn - node["value"]) < 1e-10
+        assert (node["lost_in"] is None) == (node["label"] == "E")
+        assert (node["lost_out"] is None) == (node["label"] == "U")
     assert ask(session, "flow", percent=100)["kept"] == min(len(whole.edges), 150)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...circuits.attribution.flow import Flow
 from ...circuits.attribution.flow import flow as flow_of
+from ...circuits.attribution.flow_edges import FlowEdge, FlowNode
 from ..subject import Subject
 from ..view import number, words
 from . import shown
@@ -28,7 +29,7 @@ def flow(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
         "value": found.value, "said": shown.logits(found.value), "percent": percent,
         "edges": [{"source": e.writer, "target": e.reader, "kind": e.kind, "flow": e.flow, "said": shown.logits(e.flow)}
                   for e in kept],
-        "nodes": [_node(node, kept) for node in nodes],
+        "nodes": [_node(node, found, kept) for node in nodes],
         "kept": len(kept), "all": len(found.edges),
         "share": shown.share(sum(abs(edge.flow) for edge in kept) / whole if whole else None),
         "capped": len(kept) == MOST,
@@ -36,10 +37,11 @@ def flow(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _strongest(found: Flow, share: float) -> list[Any]:
+def _strongest(found: Flow, share: float) -> list[FlowEdge]:
     """The edges of largest |flow| that make up a share of all, the strongest first."""
     ordered = sorted(found.edges, key=lambda edge: -abs(edge.flow))
-    whole, taken, kept = sum(abs(edge.flow) for edge in ordered), 0.0, []
+    whole, taken = sum(abs(edge.flow) for edge in ordered), 0.0
+    kept: list[FlowEdge] = []
     for edge in ordered[:MOST]:
         if taken >= share * whole * (1 - 1e-12):
             break
@@ -48,12 +50,16 @@ def _strongest(found: Flow, share: float) -> list[Any]:
     return kept
 
 
-def _node(node: Any, kept: Sequence[Any]) -> dict[str, Any]:
-    """A node with what enters and leaves it by edges that were pruned."""
-    entering = [edge.flow for edge in kept if edge.reader == node.name]
-    leaving = [edge.flow for edge in kept if edge.writer == node.name]
+def _node(node: FlowNode, whole: Flow, kept: Sequence[FlowEdge]) -> dict[str, Any]:
+    """A node with what enters and leaves it by edges that were pruned; None where nothing can."""
     return {
         "label": node.name, "column": node.block + 1, "value": node.flow, "said": shown.logits(node.flow),
-        "lost_in": None if node.kind == "source" else node.flow - sum(entering),
-        "lost_out": None if node.kind == "sink" else node.flow - sum(leaving),
+        "lost_in": _lost([e for e in whole.edges if e.reader == node.name], [e for e in kept if e.reader == node.name]),
+        "lost_out": _lost([e for e in whole.edges if e.writer == node.name], [e for e in kept if e.writer == node.name]),
     }  # fmt: skip
+
+
+def _lost(every: Sequence[FlowEdge], kept: Sequence[FlowEdge]) -> float | None:
+    if not every:
+        return None
+    return sum(e.flow for e in every) - sum(e.flow for e in kept) if len(kept) < len(every) else 0.0

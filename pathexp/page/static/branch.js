@@ -82,7 +82,7 @@ function cutter(view, query) {
   return lazy("cut it: before and after", async () => {
     const found = await ask("cut", { ...view, query }, "cut");
     return found.runs.map((run, at) => el("div", {}, found.runs.length > 1 ? el("h3", {}, at ? "second text" : "first text") : null,
-      table(["before", "cut, frozen", "cut, live"], run.tokens.before.map((_, row) => ["before", "frozen", "live"].map((state) => `${run.tokens[state][row].token} ${run.tokens[state][row].said}`)), `${run.paths} paths cut`),
+      table(["before", "cut, frozen", "cut, live"], run.tokens.before.map((_, row) => ["before", "frozen", "live"].map((state) => `${run.tokens[state][row].token} ${run.tokens[state][row].said}`)), `${run.paths} ${run.paths === "1" ? "path" : "paths"} cut`),
       el("p", {}, `target ${run.target}; frozen ${run.said.frozen}, live ${run.said.live} (frozen − live ${run.said.price})`)));
   }, { class: "cut" });
 }

@@ -16,7 +16,8 @@ export function drawFlow(place, flow, choose) {
   const width = Math.max(place.clientWidth || 600, columns.length * STEP + 60);
   const step = (width - 80) / Math.max(columns.length - 1, 1);
   const nodes = new Map(flow.nodes.map((node) => [node.label, { ...node, ...places.get(node.label), x: 20 + columns.indexOf(node.column) * step, out: 0, in: 0 }]));
-  const ribbons = [...flow.edges].sort((a, b) => nodes.get(a.target).y - nodes.get(b.target).y).map((edge) => drawRibbon(edge, nodes, flow.scale, choose));
+  const ends = stackedEnds(flow, nodes);
+  const ribbons = flow.edges.map((edge) => drawRibbon(edge, nodes, ends.get(edge), choose));
   const stubs = [...nodes.values()].flatMap((node) => drawStubs(node, flow.scale));
   const boxes = [...nodes.values()].flatMap((node) => [
     svg("rect", { class: "node", x: node.x, y: node.y, width: BOX, height: Math.max(node.height, 1) }, svg("title", {}, `${node.label}  ${node.said}`)),
@@ -51,13 +52,24 @@ function stacked(flow, columns) {
   return places;
 }
 
-function drawRibbon(edge, nodes, scale, choose) {
+// Where each ribbon begins and ends: at a node they are stacked in the order in which their other ends stand.
+function stackedEnds(flow, nodes) {
+  const ends = new Map(flow.edges.map((edge) => [edge, { thick: Math.abs(edge.flow) * flow.scale }]));
+  for (const [here, there, side] of [["source", "target", "out"], ["target", "source", "in"]]) {
+    for (const edge of [...flow.edges].sort((a, b) => nodes.get(a[there]).y - nodes.get(b[there]).y)) {
+      const node = nodes.get(edge[here]);
+      ends.get(edge)[side] = node.y + node[side];
+      node[side] += ends.get(edge).thick;
+    }
+  }
+  return ends;
+}
+
+function drawRibbon(edge, nodes, end, choose) {
   const from = nodes.get(edge.source);
   const to = nodes.get(edge.target);
-  const thick = Math.max(Math.abs(edge.flow) * scale, 0.7);
-  const [x0, y0, x1, y1] = [from.x + BOX, from.y + from.out, to.x, to.y + to.in];
-  from.out += thick;
-  to.in += thick;
+  const thick = Math.max(end.thick, 0.7);
+  const [x0, y0, x1, y1] = [from.x + BOX, end.out, to.x, end.in];
   const middle = (x0 + x1) / 2;
   const said = `${edge.source} → ${edge.target}: ${edge.said} logits`;
   return svg("path", {
@@ -73,7 +85,7 @@ function drawStubs(node, scale) {
   for (const [lost, x, used] of [[node.lost_in, node.x - 16, "in"], [node.lost_out, node.x + BOX, "out"]]) {
     const thick = Math.abs(lost || 0) * scale;
     if (thick < 0.5) continue;
-    made.push(svg("rect", { x, y: node.y + node.height - thick, width: 16, height: thick, fill: "url(#hatch-flow)" },
+    made.push(svg("rect", { x, y: node.y + node[used], width: 16, height: thick, fill: "url(#hatch-flow)" },
       svg("title", {}, `${node.label}: edges not drawn carry ${lost.toFixed(4)} logits ${used === "in" ? "in" : "out"}`)));
   }
   return made;

@@ -93,7 +93,7 @@ async function showTree() {
     const found = (await ask("tree", { ...page.view(), by: page.state.by, open: page.state.open })).root;
     if (turn !== page.turn) return;
     page.tree = found;
-    page.focus = (page.state.query && findNode(page.tree, page.state.query)?.at(-1)) || page.tree;
+    page.focus = (page.state.query && zoomed(page.state.query)) || page.tree;
     draw();
   } catch (error) {
     if (page.state.open.length) { page.state.open = []; return showTree(); }
@@ -115,15 +115,20 @@ function draw() {
   if (byId("flame-table").open) show(byId("flame-table").querySelector("div"), flameTable(page.focus));
 }
 
+// The box to zoom into for a query: a single path is seen inside its parent.
+function zoomed(query) {
+  const way = findNode(page.tree, query);
+  return way && (way.at(-1).single && way.length > 1 ? way.at(-2) : way.at(-1));
+}
+
 async function openNode(node) {
   page.state.query = node.query;
   const closed = !node.children && !node.single;
   if (closed && !offline()) {
     page.state.open = [...page.state.open.filter((query) => query !== node.query), node.query].slice(-190);
     await showTree();
-  } else page.focus = node;
-  if (!node.single) page.focus = findNode(page.tree, node.query)?.at(-1) || page.focus;
-  await focusOn(page.focus, node.query);
+  }
+  await focusOn(zoomed(node.query) || page.focus, node.query);
   document.querySelector(`#flame [data-query="${CSS.escape(node.query)}"]`)?.focus();
 }
 
@@ -139,8 +144,7 @@ async function focusOn(node, query = node.query) {
 async function chooseQuery(query) {
   page.state.query = query;
   writeAddress(page.state);
-  const found = findNode(page.tree, query);
-  if (found) page.focus = found.at(-1);
+  page.focus = zoomed(query) || page.focus;
   draw();
   await showSide();
   byId("branch-panel").scrollIntoView({ block: "nearest" });

@@ -108,7 +108,7 @@ function drawHeads(grid, found, page) {
   const buttons = [];
   const rows = found.values.flatMap((row, layer) => [el("span", { class: "side" }, `L${layer}`), ...row.map((value, at) => {
     const label = `L${layer}H${at}`;
-    const button = el("button", { type: "button", class: signed(value || 0), title: `${label} ${found.said[layer][at] ?? "not measured"}`, "aria-label": `${label} ${found.said[layer][at] ?? "not measured"}`, onclick: () => page.choose(`S? .* ${label} .* U`) });
+    const button = el("button", { type: "button", class: `${signed(value || 0)}${Math.abs(value || 0) < 0.03 * most ? " faint" : ""}`, title: `${label} ${found.said[layer][at] ?? "not measured"}`, "aria-label": `${label} ${found.said[layer][at] ?? "not measured"}`, onclick: () => page.choose(`S? .* ${label} .* U`) });
     button.style.setProperty("--size", Math.abs(value || 0) / most);
     buttons.push(button);
     return button;
