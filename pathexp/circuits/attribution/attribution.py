@@ -6,13 +6,13 @@ source token a contribution is the pattern's weight there times what the head ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from ...answer import Answer, Check, Facts, Figure, Part, Table, columns
+from ...answer import Answer, Check, Facts, Figure, Note, Part, Table, columns
 from ...arguments import expect, one_of, whole
 from ...errors import PathexpError
 from ...expansion import expand
@@ -25,7 +25,10 @@ from ...model import Target, Trace
 from ...model.points import FINAL, LOGITS
 from ...model.trace import check_trace
 from . import shares
+from .beside import beside as methods_beside
+from .beside import check_methods
 from .decompose import Decomposition, decompose
+from .sweeps import pulled
 
 Unit = Literal["component", "head", "layer", "path", "token", "port", "source"]
 UNITS = ("component", "head", "layer", "path", "token", "port", "source")
@@ -55,6 +58,8 @@ class Attribution(Answer):
     values: Array
     graph: Contrast | None = None
     """Of a contrast: the graph whose paths end at the target."""
+    beside: Mapping[str, Array] = field(default_factory=dict)
+    """Of a contrast: what other methods say of the same rows, by method; nan where nothing was measured."""
 
     def __getitem__(self, name: str) -> float:
         """Return what one unit adds. Raises PathexpError if there is no such row."""
@@ -74,14 +79,20 @@ class Attribution(Answer):
     def parts(self) -> Iterator[Part]:
         """Yield the rows, the check that they add up, and bars."""
         ranked = self.ranked()
+        places = [self.names.index(name) for name, _ in ranked]
+        others = [values[places] for values in self.beside.values()]
         yield run_facts(self.trace, self.target)
         yield Facts({"unit": self.unit})
         yield Table(
-            (columns.text("name", self.unit), columns.number("adds", "contribution", "logits")),
-            ranked, name="contributions", key=("name",), value="adds", additive=True,
+            (columns.text("name", self.unit), columns.number("adds", "contribution", "logits"),
+             *(columns.number(name.replace(" ", "_"), unit="logits") for name in self.beside)),
+            [(*row, *numbers) for row, *numbers in zip(ranked, *others, strict=True)],
+            name="contributions", key=("name",), value="adds", additive=not self.beside,
             absent="unknown" if self.unit == "path" else "zero",
-            rest=[("all", float(self.values.sum()))],
+            rest=[("all", float(self.values.sum()), *(None for _ in self.beside))],
         )  # fmt: skip
+        if self.beside:
+            yield Note(BESIDE)
         yield self.check()
         yield Figure(
             "bars", "contributions", {"rows": [name for name, _ in ranked], "values": [[v] for _, v in ranked]},
@@ -96,7 +107,20 @@ class Attribution(Answer):
         )  # fmt: skip
 
 
-def attribution(what: Trace | Contrast, target: Target, *, by: Unit = "head", k: int = 10) -> Attribution:
+BESIDE = (
+    "gradient, path patching: the same edge, from the writer straight to the sink, by attribution patching and live; "
+    "live: the writer patched whole,\nall behind it recomputed, beside the exact sum over all paths through it; means of both runs"
+)
+
+
+def attribution(
+    what: Trace | Contrast,
+    target: Target,
+    *,
+    by: Unit = "head",
+    k: int = 10,
+    beside: str | Sequence[str] = (),
+) -> Attribution:
     """Attribute a logit, a difference of logits, or any direction to units that add up to it exactly.
 
     Parameters
@@ -108,6 +132,10 @@ def attribution(what: Trace | Contrast, target: Target, *, by: Unit = "head", k:
         each position whose tokens differ); "port" (of a contrast: by paths through values alone, through keys, through
         queries, through both); "source" (of a contrast: by what sets out, tokens and, of two models, every weight).
 
+    beside: of a contrast by head or component, other methods for the `k` largest rows: "gradient" (attribution patching)
+        and "path patching" of the same edges, "live" (the writer patched whole, beside the exact sum through it). The
+        first costs four backward passes, the others about four forward passes a row.
+
     Raises PathexpError for another unit, TargetError for a target of another run. Wang et al. 2022, "Interpretability
     in the Wild", section 3.1, calls it direct logit attribution. Costs O(d_model) per entry and position, for tokens
     one backward pass, for paths a search.
@@ -118,26 +146,31 @@ def attribution(what: Trace | Contrast, target: Target, *, by: Unit = "head", k:
     True
     """
     expect("attribution", by=(by, one_of(*UNITS)), k=(k, whole(1)))
+    methods = check_methods(beside, by)
     if isinstance(what, Contrast):
-        return _of_contrast(what, target, by, k)
+        return _of_contrast(what, target, by, k, methods)
     trace = what
     check_trace(trace, "attribution")
-    if by not in _ROWS:
-        raise PathexpError(
-            f"by='{by}' divides the difference of two runs: expected px.contrast(run, other), got a run"
-        )
+    if by not in _ROWS or methods:
+        asked = f"beside={methods!r} compares" if methods else f"by='{by}' divides"
+        raise PathexpError(f"{asked} the difference of two runs: expected px.contrast(run, other), got a run")
     rows = dict(_ROWS[by](trace, target, k))
     return Attribution(trace, target, by, tuple(rows), np.array(list(rows.values()), dtype=np.float64))
 
 
-def _of_contrast(graph: Contrast, target: Target, by: Unit, k: int) -> Attribution:
+def _of_contrast(graph: Contrast, target: Target, by: Unit, k: int, methods: tuple[str, ...]) -> Attribution:
     """The same for what a target differs by in two runs; its value is that difference, from the runs themselves."""
     change = graph.difference(target)
     ending = graph if target.at in (LOGITS, FINAL) else contrast_to(graph, target.at)
     sides = by == "port" and target.at.endswith(".score")
     rows = dict(shares.by_side(graph, change, k) if sides else shares.ROWS[by](ending, change, k))
     values = np.array(list(rows.values()), dtype=np.float64)
-    return Attribution(graph.runs[0], change, by, tuple(rows), values, ending)
+    if methods and target.at != LOGITS:
+        raise PathexpError(
+            f"beside={methods!r} patches runs toward logits; {change.label!r} reads {target.at}"
+        )
+    others = methods_beside(graph, change, rows, methods, k) if methods else {}
+    return Attribution(graph.runs[0], change, by, tuple(rows), values, ending, others)
 
 
 Rows = Iterator[tuple[str, float]]
@@ -205,12 +238,7 @@ def pulled_back(trace: Trace, target: Target) -> tuple[Array, ...]:
 
     Entry b is at the input of block b, the last one on the final stream. One backward pass.
     """
-    fields = [on_stream(target, freeze(trace))[None]]
-    for block in reversed(freeze(trace).kernels):
-        backward = block.transposed
-        every = np.arange(sum(len(stack.members) for stack in block.stacks) + len(block.single))
-        fields.append(backward.through_skip(fields[-1]) + backward.sums(fields[-1], [every])[0])
-    return tuple(field[0] for field in reversed(fields))
+    return tuple(pulled(freeze(trace), target))
 
 
 @dataclass(frozen=True, eq=False)

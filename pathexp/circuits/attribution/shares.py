@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...expansion import expand
-from ...expansion.targets import on_stream, reads_output
+from ...expansion.targets import reads_output
 from ...graph import Array, Component, Contrast, Source, score_sides, start_value
 from ...model import Target
+from .sweeps import forward, over_skips, pulled
 
 Rows = Iterator[tuple[str, float]]
 
@@ -79,7 +80,7 @@ def by_path(graph: Contrast, target: Target, k: int) -> Rows:
 
 def by_token(graph: Contrast, target: Target, k: int) -> Rows:
     """What each position whose tokens differ adds by all paths, then weights, masks and edits. One backward pass."""
-    fields = _pulled(graph, target)
+    fields = pulled(graph, target)
     tokens = [source for source in graph.sources if source.kind not in OTHER_SOURCES]
     entered = sum((source.value() for source in tokens), np.zeros(fields[0].shape))
     here, there = graph.runs
@@ -93,23 +94,13 @@ def by_token(graph: Contrast, target: Target, k: int) -> Rows:
 
 def by_source(graph: Contrast, target: Target, k: int) -> Rows:
     """What each source adds by all its paths: the tokens, and of two models every weight. One backward pass."""
-    fields = _pulled(graph, target)
+    fields = pulled(graph, target)
     for source in graph.sources:
         yield source.label, _added(graph, target, fields, source)
 
 
 OTHER_SOURCES = {"weight": "weights", "mask": "masks", "edit": "edits"}
 """What sets out beside tokens, by the kind of source: rows of their own."""
-
-
-def _pulled(graph: Contrast, target: Target) -> list[Array]:
-    """The target pulled back through all paths, in front of every block and of the sink, (n, d_model) each."""
-    fields = [on_stream(target, graph)[None]]
-    for block in reversed(graph.kernels):
-        every = np.arange(sum(len(stack.members) for stack in block.stacks) + len(block.single))
-        backward = block.transposed
-        fields.append(backward.through_skip(fields[-1]) + backward.sums(fields[-1], [every])[0])
-    return [field[0] for field in reversed(fields)]
 
 
 def _added(graph: Contrast, target: Target, fields: list[Array], source: Source) -> float:
@@ -133,36 +124,16 @@ def _straight(graph: Contrast, target: Target, source: Source) -> float:
 
 def _writers(graph: Contrast, target: Target) -> Rows:
     """What everything on the final stream adds to a target, by who wrote it. One forward and one backward pass."""
-    fields = [on_stream(target, graph)]  # over skips alone: from what is written to the sink
-    for block in reversed(graph.kernels):
-        fields.append(block.transposed.through_skip(fields[-1][None])[0])
-    fields.reverse()
-    x = np.zeros(fields[0].shape)
+    fields, written = over_skips(graph, target), forward(graph)
     for b, field in enumerate(fields):
         for source in graph.sources:
             if source.depth == b:
-                x = x + source.value()
                 yield source.label, float(np.sum(field * source.value()))
-        if b == len(graph.kernels):
-            break
-        outputs = _outputs(graph, b, x)
-        for component, output in zip(graph.blocks[b].components, outputs, strict=True):
-            yield component.label, float(np.sum(fields[b + 1] * output))
-        x = graph.kernels[b].through_skip(x[None])[0] + outputs.sum(axis=0)
+        for component in graph.blocks[b].components if b < len(graph.blocks) else ():
+            yield component.label, float(np.sum(fields[b + 1] * written.outputs[component.label]))
     for source in graph.sources:
         if graph.sink.label in source.into:
             yield source.label, _straight(graph, target, source)
-
-
-def _outputs(graph: Contrast, b: int, x: Array) -> Array:
-    """What the components of a block give, (components, n, d_model): of the stream and of what enters in them."""
-    components = graph.blocks[b].components
-    outputs: Array = graph.kernels[b].each(x[None], np.arange(len(components)))[:, 0]
-    for at, component in enumerate(components):
-        for source in graph.sources:
-            if component.label in source.into:
-                outputs[at] += start_value(source.start, source.into[component.label])
-    return outputs
 
 
 ROWS = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, overload
 
 import numpy as np
 
@@ -21,11 +21,12 @@ from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
 from ...expansion.targets import on_stream
-from ...graph import Array, Query, Walk, freeze
+from ...graph import Array, Contrast, Query, Walk, freeze
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
 from ..corpus.corpus import Corpus
+from .contrast_prices import ContrastPrices, contrast_prices
 from .cuts import Cut, checked_cuts
 from .frozen_paths import FrozenPaths
 from .kept_paths import INPUTS, KeptPaths, Reading
@@ -160,11 +161,33 @@ class Interventions(Answer):
         )  # fmt: skip
 
 
+@overload
 def intervene(
-    trace: Trace, target: Target, *, cut: str | Query | Cut | None = None, node: str | None = None,
+    trace: Trace,
+    target: Target,
+    *,
+    cut: str | Query | Cut | None = None,
+    node: str | None = None,
+    edge: tuple[str, str] | None = None,
+    patch_from: Trace | str | Sequence[int] | None = None,
+    zero: str | Trace = "zero",
+    means: str | Path | Iterable[Trace] | Means | None = None,
+    inputs: str = INPUTS,
+) -> Interventions: ...
+@overload
+def intervene(
+    trace: Contrast,
+    target: Target,
+    *,
+    cut: str | Query | None = None,
+    node: str | None = None,
+    edge: tuple[str, str] | None = None,
+) -> ContrastPrices: ...
+def intervene(
+    trace: Trace | Contrast, target: Target, *, cut: str | Query | Cut | None = None, node: str | None = None,
     edge: tuple[str, str] | None = None, patch_from: Trace | str | Sequence[int] | None = None,
     zero: str | Trace = "zero", means: str | Path | Iterable[Trace] | Means | None = None, inputs: str = INPUTS,
-) -> Interventions:  # fmt: skip
+) -> Interventions | ContrastPrices:  # fmt: skip
     """Cut paths of a run, replace them by a mean, or patch them from another run: frozen and live, any architecture.
 
     Wang et al. 2022, "Interpretability in the Wild" (path patching, mean ablation); Goldowsky-Dill et al. 2023,
@@ -172,6 +195,9 @@ def intervene(
 
     Parameters
     ----------
+    trace: a run; or the contrast of two, `px.contrast(run, other)`: then the cut paths are patched from either run into
+        the other, beside their exact share and attribution patching, a `ContrastPrices`. Its queries, nodes, and both
+        ends of its edges may have ports: "E L0H2.V L1.K U".
     cut: the paths, as a query: one path "E L0H1 L1H0 U", or what `paths_through` and `paths_along` return.
     node, edge: instead of a cut, a component (all paths through it), or a writer and a reader (all along that edge; a
         reader may be a port such as "L1H0.K"). With none of the three, each component in turn.
@@ -192,6 +218,13 @@ def intervene(
     >>> found[0].paths, abs(found[0].price(trace.logit(5))) < 1e-12
     (2, True)
     """
+    if isinstance(trace, Contrast):
+        expect("intervene", target=(target, instance(Target, "a target such as trace.logit(token)")))
+        if (patch_from, zero, means, inputs) != (None, "zero", None, INPUTS):
+            raise PathexpError(
+                "paths of a contrast are patched from one of its runs into the other: give cut, node or edge alone"
+            )
+        return contrast_prices(trace, target, cut=cut, node=node, edge=edge)
     check_trace(trace, "intervene")
     _check_target(target, trace)
     other = _run(trace, patch_from)
