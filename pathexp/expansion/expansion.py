@@ -46,7 +46,7 @@ class Expansion:
 
     Nothing is listed until asked: counts and sums are recurrences over the graph, iteration streams.
     Terms come in a fixed order: by order, then source, then blocks and places (Elhage et al. 2021,
-    "Path Expansion", lists them so).
+    "Path Expansion of Logits", lists them so).
 
     >>> import pathexp as px
     >>> terms = px.expand(px.ResidualGraph.attention_only(layers=2, heads=2))
@@ -308,7 +308,7 @@ def expand(
 ) -> Expansion:
     """Return the path expansion of a run or of a residual graph.
 
-    A trace is frozen first (`px.freeze(trace)`). Elhage et al. 2021, "Path Expansion". Nothing is listed yet.
+    A trace is frozen first (`px.freeze(trace)`). Elhage et al. 2021, "The Path Expansion Trick". Nothing is listed yet.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class Term:
 
     @property
     def order(self) -> int:
-        """How many components the path passes; 0 is the direct path (Elhage et al. 2021)."""
+        """How many components the path passes; 0 is the direct path, W_U W_E."""
         return len(self.path) - 2
 
     @property

@@ -1,11 +1,13 @@
 """How far two exact orders of the same sum may drift apart in floating point.
 
-Both the forward pass and a sum over paths are backward stable: every product W x is the exact product of an
-input disturbed by at most u √K ‖x‖ per coordinate, u the unit roundoff and K the length of the inner sums
-(Higham & Mary 2019, "A New Approach to Probabilistic Rounding Error Analysis", theorem 2.4, without its
-confidence factor). Disturbances are carried to the logits as independent noise: through A ⊗ W the variance
-per coordinate becomes (A∘A) v · ‖W‖²_F / rows. The tolerance is `CONFIDENCE` standard deviations at the
-worst position. Deviations are carried, not their squares, which float64 would not hold for large or small weights.
+Every product W x of the forward pass and of a sum over paths is computed as (W + ΔW) x with |ΔW| ≤ γ̃_K |W|, where
+γ̃_K is about u √K: u is the unit roundoff and K the length of the inner sums (Higham & Mary 2019, "A New Approach to
+Probabilistic Rounding Error Analysis", section 3, a backward error in the matrix, without its confidence factor). So
+row w of it is off by at most u √K |w|·|x| ≤ u √K ‖w‖ ‖x‖. Independent noise of deviation u √K ‖x‖ in every coordinate
+of the input has just that deviation in the row, and so stands for it. Such noise is carried to the logits: through A
+⊗ W the variance per coordinate becomes (A∘A) v · ‖W‖²_F / rows. The tolerance is `CONFIDENCE` standard deviations at
+the worst position. Deviations are carried, not their squares, which float64 would not hold for large or small
+weights.
 
 Every balance of the house takes its tolerance from here: sums of paths at logits (`rounding_tolerance`), sums of
 values toward a target (`target_tolerance`), and accounts of the stream (`stream_tolerance`).

@@ -38,7 +38,9 @@ def freeze(
     """Return the residual graph of a run with all that is not linear held fixed.
 
     The frozen graph is an affine map of the embedding that equals the run on the run's own tokens; what is
-    held fixed is listed in `graph.frozen`. Elhage et al. 2021, section "Path Expansion". As long as a trace lives,
+    held fixed is listed in `graph.frozen`. Elhage et al. 2021, "Splitting Attention Head terms into Query-Key and
+    Output-Value Circuits" (the freezing
+    attention patterns trick). As long as a trace lives,
     the same options give the same graph, so that freezing again costs nothing.
 
     Parameters

@@ -1,7 +1,7 @@
 """What a model's weights alone say of its stream: the maps around heads and at both ends, the positions left out.
 
 Such maps hold gains, centerings and multipliers, and leave out what depends on a run: the scales 1/σ of norms, and
-constants. Elhage et al. 2021, footnote on layer norm.
+constants. Elhage et al. 2021, appendix "Technical Details", "Handling Layer Normalization".
 """
 
 from __future__ import annotations

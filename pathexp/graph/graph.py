@@ -96,7 +96,7 @@ class ResidualGraph:
     def attention_only(cls, layers: int, heads: int) -> ResidualGraph:
         """Return the graph of an attention-only transformer from its sizes alone, with no numbers.
 
-        Elhage et al. 2021, section "Two-Layer Attention-Only Transformers", without positions or biases.
+        Elhage et al. 2021, "Path Expansion of Logits", without positions or biases.
 
         >>> from pathexp import ResidualGraph, expand
         >>> expand(ResidualGraph.attention_only(layers=2, heads=2)).count()

@@ -2,7 +2,7 @@
 
 Toward one target nobody needs the stream: its covector, pulled back through all accepted endings at once, is met
 with every source where it enters. Nothing is unembedded, and where no position looks ahead a target needs the
-positions up to its own only. Elhage et al. 2021, "Path Expansion", read from the logits down.
+positions up to its own only. Elhage et al. 2021, "Path Expansion of Logits", read from the logits down.
 """
 
 from __future__ import annotations

@@ -136,9 +136,10 @@ def attribution(
         and "path patching" of the same edges, "live" (the writer patched whole, beside the exact sum through it). The
         first costs four backward passes, the others about four forward passes a row.
 
-    Raises PathexpError for another unit, TargetError for a target of another run. Wang et al. 2022, "Interpretability
-    in the Wild", section 3.1, calls it direct logit attribution. Costs O(d_model) per entry and position, for tokens
-    one backward pass, for paths a search.
+    Raises PathexpError for another unit, TargetError for a target of another run. The logit effect of a head in Elhage
+    et al. 2021, "Function of Induction Heads"; the field calls it direct logit attribution. It counts what reaches the
+    logits straight, not what later components take back of it (Janiak et al. 2024). Costs O(d_model) per entry and
+    position, for tokens one backward pass, for paths a search.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")

@@ -134,8 +134,9 @@ def composition(
     """Return Q-, K- and V-composition of all pairs of heads: ‖W_A W_B‖ / (‖W_A‖ ‖W_B‖), Frobenius norms.
 
     W_B is the writer's W_OV; W_A is W_QKᵀ for Q-, W_QK for K- and W_OV for V-composition. Embedding, positions, MLPs
-    and unembedding are partners in its rows, computed when rows are asked for.
-    Elhage et al. 2021, "Composition of Heads", footnote on measuring composition.
+    and unembedding are partners in its rows, computed when rows are asked for. Elhage et al. 2021, "Analyzing a
+    Two-Layer Model"; its figure was corrected later, for a bug had left out most composition that is not that of
+    induction heads ("Correction: Attention Head Composition Diagram").
 
     Parameters
     ----------

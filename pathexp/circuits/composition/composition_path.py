@@ -54,7 +54,8 @@ def path_composition(model: Model, path: Sequence[str], *, norms: Norms = "folde
     rotation; an MLP `L2M` (or `.gate`), or `U`. With two heads this is the score of that pair. Through factors
     of rank d_head; never a d_model × d_model product.
 
-    Elhage et al. 2021, "Composition of Heads". Raises PathError for fewer than two stops or out of order, and
+    Elhage et al. 2021, "Analyzing a Two-Layer Model", measures one hop. Raises PathError for fewer than two stops or
+    out of order, and
     GraphError for labels that are not there.
 
     >>> import pathexp as px

@@ -1,7 +1,9 @@
 """Does a head copy? The eigenvalues of its token tables, and the sign of their sum.
 
-Elhage et al. 2021, "Detecting Copying Behavior": a head that raises the logits of the tokens it attends to has an
-OV circuit W_U W_OV W_E with positive eigenvalues; a head that attends to its own token, a QK circuit with such.
+Elhage et al. 2021, "Detecting Copying Behavior": a head that raises the logits of the tokens it attends to has an OV
+circuit W_U W_OV W_E with positive eigenvalues. They are strong evidence and no proof: a matrix with positive
+eigenvalues alone can lower some tokens' own logits. "Checking the Mechanistic Theory": a head whose queries match its
+own token has a QK circuit with positive eigenvalues.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from .token_grams import token_grams
 def ov_spectrum(head: Head) -> Spectrum:
     """Return the spectrum of a head's full OV circuit, W_U W_OV W_E. O(d_model² d_head) after the model's first.
 
-    Elhage et al. 2021, "Copying / Primitive in-context learning": eigenvalues, in nats per unit of attention, whose
+    Elhage et al. 2021, "Detecting Copying Behavior": eigenvalues, in nats per unit of attention, whose
     real parts are positive copy. Raises PathexpError for a model that has no token tables (post-norm).
 
     >>> import pathexp as px
@@ -66,7 +68,7 @@ def _rescaled(head: Head, names: tuple[str, ...]) -> tuple[Head, int]:
 def qk_spectrum(head: Head, distance: int | None = None) -> Spectrum:
     """Return the spectrum of a head's full QK circuit, W_Eᵀ W_QK W_E, under rotary at a distance. Cost as above.
 
-    Elhage et al. 2021, "Detecting Copying Behavior": the same measure of matching, an entry times the scale is a
+    Elhage et al. 2021, "Checking the Mechanistic Theory": the same measure of matching, an entry times the scale is a
     score. Raises FreezeError under rotary positions without a distance.
     """
     expect("qk_spectrum", head=(head, instance(Head, "a head, as px.head(model, label) gives it")))
@@ -130,7 +132,10 @@ class Copying(Answer):
 
     def headline(self) -> str:
         """Return what the scores are."""
-        return "copying scores Σλ/Σ|λ|: +1 copies (OV) or matches its own token (QK), -1 does the opposite"
+        return (
+            "copying scores Σλ/Σ|λ|: +1 raises the tokens attended to (OV) or matches a token with itself (QK), "
+            "-1 lowers or avoids them"
+        )
 
     def parts(self) -> Iterator[Part]:
         """Yield one row a head, the largest OV score first, and the eigenvalues of the OV and QK tables."""

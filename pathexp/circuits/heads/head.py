@@ -36,7 +36,8 @@ class Head(Answer):
 
     `OV` and `QK` are the bare products of weights on the stream, (d_model, d_model); the token tables hold the
     gains of the norms on the way as well, and neither holds biases or scales. A QK entry times the attention
-    scale is a score. Elhage et al. 2021, "Splitting Attention Head terms into Circuits".
+    scale is a score. Elhage et al. 2021, "Splitting Attention Head terms into Query-Key and
+    Output-Value Circuits".
 
     >>> import pathexp as px
     >>> head = px.head(px.random_model(layers=2, heads=3, positions="none"), "L1H2")

@@ -36,7 +36,7 @@ def swap_ov(model: Model, a: str, b: str) -> Model:
 def swap_qk(model: Model, a: str, b: str) -> Model:
     """Return the model in which two heads have exchanged where they look (W_Q, W_K, b_Q, b_K).
 
-    As `swap_ov`; Elhage et al. 2021, "Observations about attention heads". Raises PathexpError where queries and
+    As `swap_ov`; Elhage et al. 2021, "Attention Heads as Information Movement". Raises PathexpError where queries and
     keys are normed by weights that heads share.
 
     >>> import pathexp as px

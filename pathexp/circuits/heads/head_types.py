@@ -2,7 +2,7 @@
 
 On such a text the token before, the earlier copy of the current token, and the token after that copy are at known
 places. Elhage et al. 2021, "Induction Heads"; Olsson et al. 2022, "In-context Learning and Induction Heads",
-section "Definition".
+"Key Concepts".
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def head_types(
     Mean attention (a share, 0 to 1) and losses in nats per token, over the second copies of `runs` texts, to the
     token before, to the token after the earlier copy (induction), to the earlier copy (duplicate), to the token
     itself and to position 0. Arguments as in `repeated_runs`, and `limits`.
-    Olsson et al. 2022, "In-context Learning and Induction Heads". Cost: `runs` forward passes, one trace held at a
+    Olsson et al. 2022, "In-context Learning and Induction Heads", "Key Concepts". Cost: `runs` forward passes, one
+    trace held at a
     time.
 
     >>> import pathexp as px

@@ -2,7 +2,7 @@
 
 An induction head attends to the position after an earlier copy of the current token, and copies the token there: its
 keys read what a previous-token head wrote (K-composition), W_Eᵀ W_QK W_OV_prev W_E matches a token with itself, and
-W_U W_OV W_E copies. Elhage et al. 2021, "Induction Heads", "How Induction Heads Work".
+W_U W_OV W_E copies. Elhage et al. 2021, "How Induction Heads Work", "Checking the Mechanistic Theory".
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, .
 
     From weights alone: no text is run. The tables ignore what MLPs do to the embedding, so trust them in models
     of two or three layers. Under rotary positions the form is averaged over distances from 1
-    to `positions`. Elhage et al. 2021, "Mechanistic Details of Induction Heads".
+    to `positions`. Elhage et al. 2021, "How Induction Heads Work", "Checking the Mechanistic Theory".
 
     O(d_vocab d_model²) once, O(d_model d_head²) for each pair whose matching is asked for. Raises PathexpError
     for post-norm models.

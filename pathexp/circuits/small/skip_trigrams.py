@@ -1,6 +1,6 @@
 """Skip-trigrams of a one-layer model, "source … destination → output", and the bugs that its heads force.
 
-Elhage et al. 2021, "One-Layer Attention-Only Transformers", "Skip-Trigram Bugs".
+Elhage et al. 2021, "Interpretation as Skip-Trigrams", with its subsection "Skip-Trigram Bugs".
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def skip_trigrams(
 ) -> SkipTrigrams:
     """Read the skip-trigrams of a one-layer model off its weights, and show the bugs they force in the running model.
 
-    Positions, scales of norms and biases are left out of the tables. Elhage et al. 2021, "Skip-Trigram Tables",
-    "Skip-Trigram Bugs".
+    Positions, scales of norms and biases are left out of the tables. Elhage et al. 2021, "Interpretation as
+    Skip-Trigrams".
 
     Parameters
     ----------

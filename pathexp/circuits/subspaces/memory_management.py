@@ -1,9 +1,11 @@
 """Memory management: components that erase what an earlier one wrote, by writing back its negative.
 
 Candidates from the weights. Along the subspace B (d_model, r) that an earlier component writes, a head gives back
-Bᵀ W_OV B; a negative mean of its diagonal erases what it reads. A neuron whose output weights point against its
-input weights does so along one direction. Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth": "some MLP
-neurons have very negative cosine similarity between their input and output weights".
+Bᵀ W_OV B; a negative mean of its diagonal erases what it reads. A neuron whose output weights point against its input
+weights does so along one direction. Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth", names both hints:
+neurons whose input and output weights have a very negative cosine, and heads with large negative eigenvalues of W_OV
+that attend mostly to the present token. Janiak et al. 2024, "An Adversarial Example for Direct Logit Attribution",
+measure what heads remove of an earlier head's output.
 
 Then measured on runs, as covariances over positions, so that constants do not count.
 """

@@ -169,8 +169,9 @@ def privileged_basis(
 
     Random rotations come from `seed`. Of a corpus 20 windows are taken, or those of a `Corpus`; see `Limits` for
     stopping and resuming. Costs a run of up to 9 tokens per space; on a corpus 16 · n · width² per space and window, and width² numbers of memory per rotation.
-    Elhage et al. 2021, "The residual stream has no privileged basis"; 2023, "Privileged Bases in the Transformer
-    Residual Stream". Raises PathexpError for what is not a model, a seed below 0, and a corpus without one whole window.
+    Elhage et al. 2021, "Virtual Weights and the Residual Stream as a Communication Channel"; Elhage et al. 2023,
+    "Privileged Bases in the Transformer Residual Stream". Raises PathexpError for what is not a model, a seed below
+    0, and a corpus without one whole window.
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=1, d_model=32, d_mlp=64, activation="relu", n_ctx=9)

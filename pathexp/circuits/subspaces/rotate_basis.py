@@ -116,7 +116,8 @@ def rotate_basis(model: Model, *, k: int = 10, seed: int = 0) -> RotatedBasis:
     Gains of norms are folded first, and LayerNorm made RMS norm, as a norm's own basis would forbid the rotation
     (`px.rewrite`). Writers are the embedding, positions, heads and MLPs, each as large in a coordinate as the norm of
     that row of its map; virtual weights are all writer-reader pairs, of which tables over many tokens are sampled.
-    Elhage et al. 2021, "The residual stream has no privileged basis". Costs O(pairs · d_model · 256²) at most.
+    Elhage et al. 2021, "Virtual Weights and the Residual Stream as a Communication
+    Channel". Costs O(pairs · d_model · 256²) at most.
 
     Raises RewriteError where no rewrite can take the norms' basis away, PathexpError for more coordinates than
     the stream has.

@@ -28,7 +28,8 @@ def rotate(model: Model, basis: npt.ArrayLike | int) -> Model:
 
     Raises RewriteError if R is not orthogonal, or where a norm has a basis: gains and biases not folded, or
     LayerNorm, which takes off the mean along one fixed direction. ``fold_norms``, ``center_writing`` and
-    ``layernorm_to_rmsnorm`` remove both. Elhage et al. 2021, "The residual stream has no privileged basis".
+    ``layernorm_to_rmsnorm`` remove both. Elhage et al. 2021, "Virtual Weights and the Residual Stream as a
+    Communication Channel".
 
     >>> import numpy as np, pathexp as px
     >>> model = px.random_model(norm="rmsnorm")

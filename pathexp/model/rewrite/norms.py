@@ -28,7 +28,7 @@ def fold_norms(model: Model, norms: Sequence[str] | None = None) -> Model:
 
     Raises RewriteError, naming the norm, where that cannot be: a norm that writes to the stream (post-norm,
     branch norms, the norm after the embedding), and the gain of a norm after which positions are added.
-    Elhage et al. 2021, "Model Simplifications".
+    Elhage et al. 2021, "Technical Details", "Handling Layer Normalization".
 
     >>> import pathexp as px
     >>> folded = px.rewrite.fold_norms(px.random_model(norm="layernorm", biases=True))
