@@ -16,7 +16,7 @@ from ..version import VERSION
 from .command import GROUPS
 from .runner import OK, REFUSED, declare, run
 from .table import TABLE
-from .terminal import speak_any_encoding
+from .terminal import speak_any_encoding, terminated_like_interrupted
 
 INTERRUPTED = 130
 
@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return OK
     try:
-        code = run(TABLE[options.command], options)
+        with terminated_like_interrupted():
+            code = run(TABLE[options.command], options)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:

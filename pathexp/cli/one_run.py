@@ -8,6 +8,7 @@ from ..circuits.attribution.decompose import decompose
 from ..circuits.attribution.flow import flow
 from ..circuits.attribution.lens import lens
 from ..circuits.attribution.position_flow import position_flow
+from ..circuits.cases.zero_point import ZEROS
 from ..circuits.heads.entropy import entropy
 from ..circuits.heads.rebase import rebase
 from ..circuits.heads.swap import swap
@@ -93,7 +94,7 @@ COMMANDS = (
             Option("edge", "all paths along an edge 'WRITER READER'; a reader may be U, or a port: L1H0.Q, .K, .V",
                    edge, metavar="EDGE"),
             Option("patch_from", "the paths carry this text, as long as the first", metavar="TEXT"),
-            Option("zero", "what stands in place of the paths", choices=("zero", "mean")),
+            Option("zero", "what stands in place of the paths; corrupted needs --cases", choices=ZEROS),
             Option("means", "the mean is over windows of this text file", metavar="FILE"),
             Option("inputs", "what reads along the paths: q, k, v of heads, m of MLPs"),
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -16,6 +17,7 @@ from ..circuits.corpus.tally import Tally
 from ..errors import PathexpError
 from ..expansion.header import model_line, prediction_line, text_line
 from ..graph import check_graph_file, save_graph
+from .cases import averaged, check_cases, declare_cases, of_cases
 from .command import LENGTH, WINDOWS, Command, Option, seconds, whole
 from .inputs import declare_inputs, model_of, target_of, trace_of
 
@@ -33,6 +35,7 @@ STATE = Option(
 def declare(parser: argparse.ArgumentParser, command: Command) -> None:
     """Declare everything that a command takes."""
     declare_inputs(parser, command)
+    declare_cases(parser, command)
     for option in command.options:
         option.declare(parser)
     group = parser.add_argument_group("output")
@@ -65,7 +68,12 @@ def run(command: Command, options: argparse.Namespace) -> int:
         if said and not (options.json or options.csv or options.latex):
             print(said, flush=True)
     announce(f"{command.name}: at work", getattr(options, "quiet", False))
-    answer = command.ask(*subjects, **keywords(command, options))
+    given = keywords(command, options)
+    answer = (
+        averaged(command, subjects[0], options, given)
+        if of_cases(options)
+        else command.ask(*subjects, **given)
+    )
     document = show(answer, options, None if command.top else options.top)
     if command.saves:
         answer.save(options.save)
@@ -84,6 +92,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
 
 def check_outputs(command: Command, options: argparse.Namespace) -> None:
     """Refuse, before any work, a picture or a state that could not be written."""
+    check_cases(options)
     if command.saves and not options.save.lower().endswith(".html"):
         raise PathexpError(f"--save: expected a file that ends in .html, got {options.save!r}")
     if options.save is not None:
@@ -103,8 +112,13 @@ def check_outputs(command: Command, options: argparse.Namespace) -> None:
 
 
 def _check_folder(name: str, file: str) -> None:
-    if not Path(file).resolve().parent.is_dir():
+    place = Path(file).resolve()
+    if not place.parent.is_dir():
         raise PathexpError(f"{name}: the folder of {file!r} does not exist")
+    if place.is_dir() or (place.exists() and not place.is_file()):
+        raise PathexpError(f"{name}: {file!r} is there and is no file that could be replaced")
+    if not os.access(place.parent, os.W_OK):
+        raise PathexpError(f"{name}: the folder of {file!r} cannot be written to")
 
 
 def announce(said: str, quiet: bool) -> None:
@@ -121,7 +135,7 @@ def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[s
     announce(f"loading {options.model}", getattr(options, "quiet", False))
     model = model_of(options)
     yield model_line(model), [model]
-    if command.takes == "model":
+    if command.takes == "model" or of_cases(options):
         return
     trace = trace_of(model, options)
     yield text_line(trace), [trace]
@@ -141,7 +155,7 @@ def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:
         given["name"] = options.model
     if command.windows is not None:
         given["corpus"] = corpus_of(command.windows, options)
-    if command.long or command.states:
+    if (command.long or command.states) and not of_cases(options):
         given |= limits_of(command, options)
     return {name: value for name, value in given.items() if value is not None}
 
@@ -175,7 +189,7 @@ def limits_of(command: Command, options: argparse.Namespace) -> dict[str, Any]:
         return {"seconds": options.seconds, "progress": progress}
     file = options.resume
     start = Tally.load(file) if file is not None and Path(file).exists() else None
-    return {"limits": Limits(options.seconds, progress, start)}
+    return {"limits": Limits(options.seconds, progress, start, file)}
 
 
 def show(answer: Answer, options: argparse.Namespace, top: int | None) -> Document:
@@ -200,4 +214,5 @@ def code_of(answer: Answer, document: Document) -> int:
     """Return the exit code of an answer: what it proves comes first, then whether it is whole."""
     if any(not check.ok for check in document.checks):
         return NOT_PROVEN
-    return OK if answer.complete else CUT_SHORT
+    tally = getattr(answer, "tally", None)
+    return OK if answer.complete and not getattr(tally, "interrupted", False) else CUT_SHORT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import on_corpus, one_model, one_run, page, symbols
+from . import on_cases, on_corpus, one_model, one_run, page, symbols
 from .command import Command
 
 TABLE: Mapping[str, Command] = {
@@ -13,6 +13,7 @@ TABLE: Mapping[str, Command] = {
         *one_run.COMMANDS,
         *page.COMMANDS,
         *one_model.COMMANDS,
+        *on_cases.COMMANDS,
         *on_corpus.COMMANDS,
         *symbols.COMMANDS,
     )

@@ -54,6 +54,7 @@ class Asked:
         tokens = self.trace.tokens.tolist()
         self.corpus = px.Corpus([tokens, tokens[::-1]], length=6)
         self.texts = [tokens, tokens]
+        self.cases = [px.Case(tokens, 1, wrong=2), px.Case(tokens[:5], 3)]
 
 
 QUESTIONS = {
@@ -95,6 +96,9 @@ QUESTIONS = {
         a.one, list(px.skip_trigrams(a.one, k=2, bugs=0)), contexts=2
     ),
     "verdict": lambda a: px.expand(a.trace).verify(),
+    "average": lambda a: px.average(px.flow, a.model, a.cases),
+    "mean-tree": lambda a: px.average(px.tree, a.model, a.cases, nodes=5),
+    "faithfulness": lambda a: px.faithfulness(a.model, a.cases, edges=(1.0, 0.5, 0.0)),
     "ranking": lambda a: px.expand(a.trace).top(5, a.target),
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from ...arguments import SHARE, TRUTH, Kind, expect, instance, sequence_of
 from ...errors import PathexpError
 from ...expansion import tree
 from ...expansion.header import counted
+from ...expansion.search import interrupts
 from ...model import Model
 from ...model.model import check_model
 from .case import Case
@@ -107,7 +108,7 @@ def average(
         "corrupted" (the corrupted run) or "mean": the mean of what the cases write there, by role, and where lengths
         differ over positions.
 
-    Ctrl-C ends it with what there is. Raises PathexpError that names the case for whatever a question refuses.
+    Ctrl-C ends it after the case at hand, with what there is. Raises PathexpError that names the case for whatever a question refuses.
 
     >>> import pathexp as px
     >>> model = px.load("attn-2l")
@@ -134,13 +135,12 @@ def _added(
     ask: Ask, model: Model, cases: tuple[Case, ...], workers: Workers, quantiles: tuple[float, ...]
 ) -> Averaged:
     sums = Sums(quantiles)
-    try:
+    with interrupts() as interrupted:
         for number, found in enumerate(workers.over(ask, model, cases), 1):
             with naming(number, len(cases), cases[number - 1]):
                 sums.add(found)
-    except KeyboardInterrupt:
-        if not sums.cases:
-            raise
+            if interrupted():
+                break
     if not sums.tables:
         raise PathexpError(
             f"{name_of(ask.question)}() has no table with a key by which its rows could be joined over cases"

@@ -10,6 +10,7 @@ from ...arguments import shown
 from ...errors import PathexpError, TokenError
 from ...model import Model
 from .case import Case
+from .read_cases import read_cases
 
 Cases: TypeAlias = str | Path | Iterable[Case]
 """Cases, or the path of a .jsonl or .csv file of them."""
@@ -20,9 +21,11 @@ def checked_cases(cases: Cases, model: Model, *, corrupted: bool = False) -> tup
 
     `corrupted`: whether each needs a corrupted prompt. Raises PathexpError that names every case that is refused.
     """
-    if isinstance(cases, Case | str | Path) or not isinstance(cases, Iterable):
+    if isinstance(cases, str | Path):
+        cases = read_cases(cases)
+    if not isinstance(cases, Iterable):
         raise PathexpError(
-            f"expected cases, a list of px.Case (read_cases(file) reads one), got {shown(cases)}"
+            f"expected cases, a list of px.Case, or the path of a .jsonl or .csv file, got {shown(cases)}"
         )
     found, wrong = [], []
     for number, case in enumerate(cases, 1):

@@ -79,6 +79,15 @@ class CorruptedRun(FromCase):
         return model.run(corrupted_tokens(case))
 
 
+@dataclass(frozen=True)
+class CorruptedTokens(FromCase):
+    """The token ids of the corrupted prompt."""
+
+    def of(self, model: Model, case: Case) -> Any:
+        """Return the ids."""
+        return list(corrupted_tokens(case))
+
+
 def corrupted_tokens(case: Case) -> tuple[int, ...]:
     """Return the ids of the corrupted prompt. Raises PathexpError where a case has none."""
     if case.corrupted is None or isinstance(case.corrupted, str):

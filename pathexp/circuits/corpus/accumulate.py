@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 
 from ...arguments import TEXT, Kind, expect, instance, sequence_of, whole
 from ...errors import PathexpError
+from ...expansion.search import interrupts
 from .limits import NO_LIMITS, Limits
 from .tally import Measure, Merge, Tally, Tokens, added, marked
 
@@ -30,6 +32,7 @@ def accumulate(
     most: how many windows to take at most, those of `limits.start` included.
     merge: how the sums of one more window are added to those so far.
 
+    An interrupt (Ctrl-C) ends it after the window at hand; a second one is raised as ever.
     Raises PathexpError if `limits.start` answers another question or holds windows of another corpus.
 
     >>> import numpy as np
@@ -49,13 +52,14 @@ def accumulate(
     stream = _checked(windows)
     found = _resumed(stream, question, limits.start)
     report = _Report(question, limits)
-    try:
+    with interrupts() as interrupted:
         for window in islice(stream, None if most is None else max(0, most - found.windows)):
             found = found.plus(window, measure(window), merge)
+            if interrupted():
+                report.say(f"stopped after {found.windows} windows")
+                return replace(found, interrupted=True)
             if report.is_over(found):
                 break
-    except KeyboardInterrupt:
-        report.say(f"stopped after {found.windows} windows")
     return found
 
 
@@ -88,14 +92,17 @@ class _Report:
 
     def __init__(self, question: str, limits: Limits) -> None:
         self.question, self.limits = question, limits
-        self.began = self.said = time.monotonic()
+        self.began = self.said = self.kept = time.monotonic()
 
     def is_over(self, found: Tally) -> bool:
-        """Report progress, and return whether the time is over."""
+        """Report progress, save what there is now and then, and return whether the time is over."""
         now = time.monotonic()
         if now - self.said > 1:
             self.said = now
             self.say(f"{found.windows} windows, {found.tokens} tokens")
+        if self.limits.keep is not None and now - self.kept >= self.limits.every:
+            self.kept = now
+            found.save(self.limits.keep)
         return self.limits.seconds is not None and now - self.began >= self.limits.seconds
 
     def say(self, line: str) -> None:

@@ -64,6 +64,8 @@ class Tally:
     tokens: int = 0
     sums: Sums = field(default_factory=dict)
     mark: int = 0
+    interrupted: bool = field(default=False, compare=False)
+    """Whether the count was ended from outside (Ctrl-C, SIGTERM); a file of sums does not say."""
 
     def __post_init__(self) -> None:
         for array in self.sums.values():
@@ -71,7 +73,7 @@ class Tally:
         object.__setattr__(self, "sums", MappingProxyType(dict(self.sums)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tally, (self.question, self.windows, self.tokens, dict(self.sums), self.mark)
+        return Tally, (self.question, self.windows, self.tokens, dict(self.sums), self.mark, self.interrupted)
 
     def plus(self, window: Tokens, measured: Sums, merge: Merge = added) -> Tally:
         """Return the sums with one more window."""
