@@ -136,11 +136,15 @@ def _added(
 ) -> Averaged:
     sums = Sums(quantiles)
     with interrupts() as interrupted:
-        for number, found in enumerate(workers.over(ask, model, cases), 1):
-            with naming(number, len(cases), cases[number - 1]):
-                sums.add(found)
-            if interrupted():
-                break
+        try:
+            for number, found in enumerate(workers.over(ask, model, cases), 1):
+                with naming(number, len(cases), cases[number - 1]):
+                    sums.add(found)
+                if interrupted():
+                    break
+        except KeyboardInterrupt:
+            if not sums.cases:
+                raise
     if not sums.tables:
         raise PathexpError(
             f"{name_of(ask.question)}() has no table with a key by which its rows could be joined over cases"

@@ -32,7 +32,7 @@ def accumulate(
     most: how many windows to take at most, those of `limits.start` included.
     merge: how the sums of one more window are added to those so far.
 
-    An interrupt (Ctrl-C) ends it after the window at hand; a second one is raised as ever.
+    An interrupt (Ctrl-C) ends it after the window at hand; a second one, within the window.
     Raises PathexpError if `limits.start` answers another question or holds windows of another corpus.
 
     >>> import numpy as np
@@ -53,13 +53,19 @@ def accumulate(
     found = _resumed(stream, question, limits.start)
     report = _Report(question, limits)
     with interrupts() as interrupted:
-        for window in islice(stream, None if most is None else max(0, most - found.windows)):
-            found = found.plus(window, measure(window), merge)
-            if interrupted():
-                report.say(f"stopped after {found.windows} windows")
-                return replace(found, interrupted=True)
-            if report.is_over(found):
-                break
+        try:
+            for window in islice(stream, None if most is None else max(0, most - found.windows)):
+                found = found.plus(window, measure(window), merge)
+                if interrupted() or report.is_over(found):
+                    break
+            ended = interrupted()
+        except KeyboardInterrupt:
+            if not found.windows:
+                raise
+            ended = True
+    if ended:
+        report.say(f"stopped after {found.windows} windows")
+        return replace(found, interrupted=True)
     return found
 
 
