@@ -21,6 +21,7 @@ from .proof.checker import Claims
 from .search import Budget, Valued, by_size, certify, constant_lost, interrupts, search, search_cost
 from .search.rounding import finite
 from .search.shadow import path_errors
+from .search.zeros import certain_zeros
 from .term import Term
 from .values import path_values, straight_values
 
@@ -198,7 +199,7 @@ def rank(
 def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
     """Rank by enumeration: every path is evaluated, so the answer is exact by construction."""
     values = path_values(walk, target)
-    errors = _errors(walk, target)
+    errors = _errors(walk, target, values)
     order = np.argsort(-np.nan_to_num(np.abs(values), nan=np.inf, posinf=np.inf), kind="stable")
     chosen, left = order[:k], order[k:]
     bound = float(finite(np.abs(values[left]) + errors[left]).max(initial=0.0))
@@ -220,10 +221,13 @@ def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
     )
 
 
-def _errors(walk: Walk, target: Target) -> Array:
-    """How far the value of each path may be off."""
+def _errors(walk: Walk, target: Target, values: Array) -> Array:
+    """How far the value of each path may be off: not at all if it is zero and no chain of numbers on it is without a zero."""
     with np.errstate(all="ignore"):
-        return path_errors(walk, target, path_values)
+        errors = path_errors(walk, target, path_values)
+        if not values.all():
+            errors[(values == 0) & certain_zeros(walk, target, path_values)] = 0.0
+    return errors
 
 
 def searched(

@@ -11,6 +11,7 @@ import pathexp as px
 from pathexp.expansion.proof.inclusion import holds
 from pathexp.expansion.ranking import searched
 from pathexp.expansion.search import Budget
+from tests.expansion.test_contrast import two_runs
 from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
 
@@ -34,6 +35,31 @@ def test_every_true_ranking_of_the_zoo_is_accepted(name, mode):
     assert check.paths == len(found)
     total = terms.value(target)
     assert searched(terms.walk, 5, target, total, Budget()).check().ok
+
+
+UNCERTAIN = {"bert", "original", "relu-gated-no-norm"}
+"""Contrasts of which the checker can certify all but a few sets that are thin at some positions."""
+
+
+@pytest.mark.parametrize("ports", [False, True])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_rankings_of_contrasts_are_accepted(name, ports):
+    here, there = two_runs(MODELS[name](), length=4)
+    terms, target = px.expand(px.contrast(here, there, mlp_ports=ports)), here.logit(1)
+    for found in (terms.top(5, target), searched(terms.walk, 5, target, terms.value(target), Budget())):
+        check = found.check()
+        assert found.exact
+        assert not any(part.error > part.tolerance and not part.reason for part in check.checks)
+        assert check.ok or name in UNCERTAIN, str(check)
+
+
+@pytest.mark.parametrize("at", ["final", "final_out", "L1.out", "L1H0.Q"])
+def test_rankings_that_end_inside_a_model_are_accepted(at):
+    trace = run(MODELS["3L-layernorm"]())
+    terms = px.expand(trace, at=at)
+    target = trace.direction(np.arange(terms.graph.sizes[2]) - 1.0, at=at)
+    assert searched(terms.walk, 3, target, terms.value(target), Budget()).check().ok
+    assert terms.top(3, target).check().ok
 
 
 @pytest.mark.parametrize("text", ["S .* U", "S .* L1 U", "S (. .)* U", "S .* U & ~(S .* L0 .* U)"])
@@ -180,3 +206,30 @@ def test_inclusions_are_certified_on_the_safe_side(size):
     assert not holds(outer, outer @ outer.T, zero), "what is equal is not proven to be inside"
     assert not holds(outer, 0.0 * outer, np.full(20, 1e6 * size))
     assert not holds(outer * np.nan, 0.0 * outer, zero)
+
+
+def test_a_list_that_ends_in_exact_zeros_is_proven():
+    """Whatever no chain of numbers without a zero leads through adds nothing, and does not round."""
+    model = px.random_model(layers=2, heads=3, d_model=8, d_head=2, d_vocab=7, norm=None, seed=4)
+    W_O = np.array(model.weights.W_O)
+    W_O[1, 1:] = 0.0
+    W_V = np.array(model.weights.W_V)
+    W_O[0, 0, 4:], W_V[1, 0, :, :4] = 0.0, 0.0  # what L0H0 writes is not what L1H0 reads
+    trace = replace(model, weights=replace(model.weights, W_O=W_O, W_V=W_V)).run([1, 2, 3])
+    terms, target = px.expand(trace), trace.logit(2)
+    nothing = [path for path, value in zip(terms.paths(), terms.values(target), strict=True) if value == 0]
+    assert "E L0H0 L1H0 U" in set(map(str, nothing))
+    for k in (terms.count() - len(nothing), terms.count() - 1, terms.count()):
+        best = terms.top(k, target)
+        assert best.exact and best.bound == 0.0 and best.check().ok
+    one = terms.where("E L0H1 L1H1 U | E L1H2 U").top(1, target)
+    assert one.exact and one.values == (0.0,) and one.errors == (0.0,) and one.bound == 0.0
+
+
+def test_what_underflows_is_no_exact_zero():
+    model = px.random_model(layers=2, heads=2, d_model=4, d_head=2, d_vocab=5, norm=None, seed=4)
+    trace = replace(model, weights=replace(model.weights, W_O=model.weights.W_O * 1e-170)).run([1, 2])
+    terms, target = px.expand(trace), trace.logit(2)
+    assert not terms.values(target)[-1]
+    best = terms.top(terms.count() - 1, target)
+    assert best.bound > 0.0

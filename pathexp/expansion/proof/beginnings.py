@@ -23,7 +23,7 @@ from ...graph import (
     start_value,
 )
 from .certificate import Certificate, Word
-from .evaluation import Sure, pushed, roundings, sized
+from .evaluation import UNIT, Sure, pushed, roundings, sized
 from .evaluation import gamma as lost_share
 from .inclusion import held, sum_held
 
@@ -156,8 +156,18 @@ class Beginnings:
 def _started(source: Source, operator: Operator, positions: int) -> Sure:
     """What a source writes, with the rounding of its own operator."""
     value = np.broadcast_to(start_value(source.start, operator), (positions, _width(source, operator)))
-    lost = lost_share(roundings(operator)) * _worst(source, operator)
+    lost = _taken_off(source, operator, value)
     return Sure(np.array(value), np.broadcast_to(lost, value.shape).copy())
+
+
+def _taken_off(source: Source, operator: Operator, value: Array) -> Array:
+    """How far what a source writes is off: columns of a table are what they are, and the difference of two rounds once."""
+    match operator, source.start:
+        case (Step(position=(), feature=(_,)),), OneHot():
+            return np.zeros_like(value)
+        case (Step(position=(), feature=(_,)),), Difference():
+            return 2 * UNIT * np.abs(value)
+    return np.asarray(lost_share(roundings(operator)) * _worst(source, operator))
 
 
 def _width(source: Source, operator: Operator) -> int:
@@ -174,7 +184,8 @@ def _worst(source: Source, operator: Operator) -> Array:
         case OneHot(indices=indices) if indices is not None:
             return sized(operator, _one_hot(operator, indices))
         case Difference(indices=indices, others=others):
-            return sized(operator, _one_hot(operator, indices) + _one_hot(operator, others))
+            rows = _one_hot(operator, indices) + _one_hot(operator, others)
+            return sized(operator, rows * (indices != others)[:, None])
     raise ValueError(f"{source.label} has no numbers")
 
 

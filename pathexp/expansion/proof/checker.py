@@ -115,7 +115,7 @@ def _field(walk: Walk, target: Target) -> Sure:
     field = np.zeros((graph.sizes[0], len(target.direction)))
     field[target.position] = target.direction
     exact = Sure.exactly(field)
-    return pulled(graph.sink.operator, exact) if target.space == "logits" else exact
+    return pulled(graph.sink.operator, exact) if target.at == graph.at else exact
 
 
 def _claims(walk: Walk, claims: Claims) -> Check:
@@ -157,7 +157,7 @@ def _value(beginnings: Beginnings, field: Sure, target: Target, word: Word) -> t
     walk = beginnings.walk
     try:
         if len(word) == 2 and (straight := beginnings.straight(word[0])) is not None:
-            if target.space != "logits":
+            if target.at != walk.graph.at:
                 return 0.0, 0.0
             here, read = straight.at(target.position), Sure.exactly(target.direction[None])
             return _dotted(Sure(read.value, read.off), Sure(here.value[None], here.off[None]))

@@ -129,7 +129,8 @@ def _reach(fields: Sure, triangle: Array) -> Array:
     met = np.einsum("mnd,nde->mne", fields.value, triangle)
     rows = np.sqrt(np.einsum("nde,nde->nd", triangle, triangle))
     lost = np.einsum("mnd,nd->mn", fields.off + gamma(d) * np.abs(fields.value), rows)
-    found = np.sqrt(np.einsum("mne,mne->mn", met, met)) + lost + 1e-150
+    there = fields.value.any(axis=-1) | fields.off.any(axis=-1)
+    found = np.sqrt(np.einsum("mne,mne->mn", met, met)) + lost + 1e-150 * there
     return np.asarray(found.sum(axis=1) * (1 + 16 * (d + len(triangle)) * UNIT))
 
 

@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from ...algebra import Chain, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
-from ...graph import Action, Array, Factor, Gate, Operator, Parallel, Part, pull, push
+from ...graph import Action, Array, Factor, Gate, Operator, Parallel, Part, Step, pull, push
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 TINY = 1e-290
@@ -53,8 +53,20 @@ def pulled(operator: Operator, r: Sure) -> Sure:
     """Pull covectors (..., position, feature) back through an operator."""
     if not operator:
         return r
+    if not all(map(_is_there, operator)):
+        return Sure.exactly(np.zeros_like(pull(operator, r.value)))
     lost = gamma(roundings(operator)) * sized(operator, np.abs(r.value), back=True)
     return Sure(pull(operator, r.value), sized(operator, r.off, back=True) + lost + TINY)
+
+
+def _is_there(part: Part) -> bool:
+    """Whether a part has numbers that are not all zero in every factor."""
+    match part:
+        case Gate():
+            return bool(np.any(part.numbers()))
+        case Step():
+            return all(np.any(absolute(factor.numbers())) for factor in part.position + part.feature)
+    return True
 
 
 def roundings(operator: Operator) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from ...algebra import for_each
 from ...graph import Array, Gate, Operator, Part, Step, cost, is_local, pull, push, word_map
 from .rounding import lengths
-from .sizes import lost, tight
+from .sizes import lost, magnitude, tight
 
 MATRICES = 2**28
 """How many numbers the matrices of all components of a graph may hold (2 GiB of float64)."""
@@ -52,8 +52,15 @@ class Single:
     def carry(self, off: Array) -> Array:
         """How long what the component makes of any vectors (..., n) long can be, at most."""
         if not self.dense:
-            return tight(self.operator, off)
+            return self._spread(off)
         return np.asarray(off * self._norms + lost(self.operator, off))
+
+    def _spread(self, off: Array) -> Array:
+        """Through factors: for actions, of which only lengths are known, as if every number were as large as all of them."""
+        if _is_simple(self.operator):
+            return tight(self.operator, off)
+        each = np.broadcast_to(off[..., None], (*off.shape, self.size[1]))
+        return lengths(magnitude(self.operator, each))
 
     @cached_property
     def _norms(self) -> Array:
