@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -30,8 +30,10 @@ from .beside import check_methods
 from .decompose import Decomposition, decompose
 from .sweeps import pulled
 
-Unit = Literal["component", "head", "layer", "path", "token", "port", "source"]
-UNITS = ("component", "head", "layer", "path", "token", "port", "source")
+Unit = Literal[
+    "component", "head", "layer", "path", "token", "port", "source", "weight", "weight_layer", "weight_head", "module"
+]  # fmt: skip
+UNITS = get_args(Unit)
 CONSTANTS, REMAINDER = "constants", "remainder"
 
 
@@ -130,7 +132,9 @@ def attribution(
         MLPs and constants as three more rows); "layer" (embedding and each branch of each layer); "path" (the `k`
         largest paths); "token" (what came in at each source position, by all paths, labels `position:token`; of a contrast, at
         each position whose tokens differ); "port" (of a contrast: by paths through values alone, through keys, through
-        queries, through both); "source" (of a contrast: by what sets out, tokens and, of two models, every weight).
+        queries, through both); "source" (of a contrast: by what sets out, tokens and, of two models, every weight);
+        of two models the weights that differ by kind "weight", by "weight_layer", "weight_head" (or group of keys and
+        values), and "module", a kind of a layer, all heads together: an adapter's unit.
 
     beside: of a contrast by head or component, other methods for the `k` largest rows: "gradient" (attribution patching)
         and "path patching" of the same edges, "live" (the writer patched whole, beside the exact sum through it). The

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ...expansion.targets import reads_output
 from ...graph import Array, Component, Contrast, Source, score_sides, start_value
 from ...model import Target
 from .sweeps import forward, over_skips, pulled
+from .weight_rows import ROW_NAMES, weight_name
 
 Rows = Iterator[tuple[str, float]]
 
@@ -136,7 +138,18 @@ def _writers(graph: Contrast, target: Target) -> Rows:
             yield source.label, _straight(graph, target, source)
 
 
-ROWS = {
+def by_weight(unit: str, graph: Contrast, target: Target, k: int) -> Rows:
+    """What sources add by all their paths: weights by kind, layer, head or module; tokens, masks and edits whole."""
+    sums: dict[str, float] = {}
+    for label, value in by_source(graph, target, k):
+        node = graph.by_label[label]
+        weight = isinstance(node, Source) and node.kind == "weight"
+        row = ROW_NAMES[unit](weight_name(label)) if weight else _kind(node, "tokens")
+        sums[row] = sums.get(row, 0.0) + value
+    yield from sums.items()
+
+
+ROWS: dict[str, Callable[[Contrast, Target, int], Rows]] = {
     "port": by_port, "head": by_head, "layer": by_layer, "component": by_component, "path": by_path,
-    "token": by_token, "source": by_source,
+    "token": by_token, "source": by_source, **{unit: partial(by_weight, unit) for unit in ROW_NAMES},
 }  # fmt: skip
