@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .visible import inert
+from ..visible import inert
 
 Node = Mapping[str, Any]
 

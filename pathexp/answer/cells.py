@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from ..visible import inert, visible
 from .parts import Column, Value
-from .visible import inert, visible
 
 
 def cell(value: Value, column: Column) -> str:

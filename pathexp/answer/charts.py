@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import AnswerError
+from ..visible import inert
 from .boxes import arcs, boxes, ribbons
 from .extras import extra
 from .parts import Figure
-from .visible import inert
 
 POSITIVE, NEGATIVE, NEUTRAL = "#d55e00", "#0072b2", "#999999"
 """Vermillion and blue of Okabe and Ito 2008, "Color Universal Design", and gray."""

@@ -8,9 +8,9 @@ import json
 import math
 from typing import Any
 
+from ..visible import inert
 from .document import Document
 from .parts import Check, Facts, Formula, Matrix, Note, Table, Value
-from .visible import inert
 
 SCHEMA = 1
 """The version of the layout of `to_dict`; it changes when a name or a meaning does."""

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from functools import singledispatch
 from html import escape
 
+from ..visible import inert, visible
 from .cells import cell
 from .document import Document
 from .legend import legend
+from .mathml import mathml
 from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Row, Table
 from .text import hidden, hidden_row
-from .visible import inert, visible
 
 ROWS = 60
 """How many rows a table shows unless it says otherwise or more are asked for."""
@@ -69,7 +70,7 @@ def _(part: Facts, top: int | None) -> str:
 @show.register
 def _(part: Formula, top: int | None) -> str:
     name = f"<p>{word(part.name)}</p>" if part.name else ""
-    return f"{name}<p>$${escape(part.latex)}$$</p>" if part.latex else f"{name}<p>{word(part.text)}</p>"
+    return f"{name}<p>{mathml(part.latex)}</p>" if part.latex else f"{name}<p>{word(part.text)}</p>"
 
 
 @show.register
@@ -79,12 +80,16 @@ def _(part: Figure, top: int | None) -> str:
 
 @show.register
 def _(part: Table, top: int | None) -> str:
+    maths = _maths(part)
     part = part.printed()
     limit = (None if part.shown is None else max(part.shown, ROWS)) if top is None else top
     rows = part.rows if limit is None else part.rows[:limit]
     head = "".join(f"<th>{word(column.heading)}</th>" for column in part.columns)
     cells = [*_cells(rows, part), *hidden_row(part, len(rows)), *_cells(part.rest, part)]
-    body = "".join(f"<tr>{''.join(_sided(row, part))}</tr>" for row in cells)
+    drawn = [*maths[: len(rows)], *[""] * (len(cells) - len(rows))] if maths else [""] * len(cells)
+    body = "".join(
+        f"<tr>{''.join(_sided(row, part, latex))}</tr>" for row, latex in zip(cells, drawn, strict=True)
+    )
     left = "" if part.additive or len(rows) == len(part.rows) else f"… {hidden(part, len(rows))}"
     return (
         f"<table><caption>{word(part.title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -97,9 +102,15 @@ def _cells(rows: tuple[Row, ...], table: Table) -> Iterator[list[str]]:
         yield [cell(value, column) for value, column in zip(row, table.columns, strict=True)]
 
 
-def _sided(row: list[str], table: Table) -> Iterator[str]:
+def _maths(part: Table) -> list[str]:
+    """The LaTeX of each row, where a table holds it beside its formulas."""
+    return [str(row) for row in part.column("latex")] if any(c.name == "latex" for c in part.columns) else []
+
+
+def _sided(row: list[str], table: Table, latex: str) -> Iterator[str]:
     for said, column in zip(row, table.columns, strict=True):
-        yield f'<td style="text-align:{"right" if column.numeric else "left"}">{escape(said)}</td>'
+        inside = mathml(latex) if latex and column.kind == "formula" else escape(said)
+        yield f'<td style="text-align:{"right" if column.numeric else "left"}">{inside}</td>'
 
 
 @show.register

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from ..visible import inert
 from .cells import cell
 from .document import Document, entries_table
 from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Row, Table
 from .text import hidden, hidden_row
-from .visible import inert
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AnswerError
-from .visible import inert
+from ..visible import inert
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = tuple[Value, ...]

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 
+from ..visible import inert, visible
 from .cells import cell
 from .document import Document, Sayable
 from .legend import legend
 from .parts import Check, Column, Facts, Figure, Formula, Matrix, Note, Part, Table, Value
-from .visible import inert, visible
 
 GAP = "  "
 NARROWEST = 12

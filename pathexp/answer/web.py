@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
+from ..visible import inert, visible
 from .cells import cell
 from .data import SCHEMA
 from .document import Document
@@ -13,7 +14,6 @@ from .legend import legend
 from .mathml import elements
 from .parts import Check, Facts, Figure, Formula, Matrix, Note, Part, Row, Table, Value
 from .text import hidden, hidden_row
-from .visible import inert, visible
 
 ROWS = 60
 """How many rows of a table go to the page; what is left out is said, with its sum where rows add up."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..arguments import AMOUNT, TEXT, TRUTH, expect, instance, one_of
@@ -24,6 +25,7 @@ from ..graph import query as parsed
 from ..model import Target, Trace
 from ..model.points import FINAL, LOGITS
 from . import symbolic
+from .notebook import COMPLETIONS, FIRST, shown
 from .path import Path, parse_path
 from .ranking import Ranking, rank
 from .search import MEMORY, Budget
@@ -62,6 +64,13 @@ class Expansion:
     def __repr__(self) -> str:
         chosen = "" if self.query == everything else f" matching {str(self.query)!r}"
         return f"<Expansion: {self.count():,} terms{chosen}>"
+
+    def _repr_html_(self) -> str:
+        return shown(self.graph, self.query, self.count_by_order(), islice(self, FIRST)).to_html()
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return paths that complete `terms["` in notebooks: the first of them, in their order."""
+        return [str(path) for path in islice(self.paths(), COMPLETIONS)]
 
     @cached_property
     def walk(self) -> Walk:

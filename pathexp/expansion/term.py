@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..algebra import Identity, LinearMap, Space
+from ..answer.mathml import mathml
 from ..arguments import expect, instance
 from ..errors import FreezeError
 from ..graph import Array, Operator, ResidualGraph, Source, Step, Walk, start_value, word_map
@@ -37,6 +38,12 @@ class Term:
 
     def __repr__(self) -> str:
         return f"Term({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        return f'<div class="pathexp"><p><code>{self.path}</code></p><p>{mathml(self.latex())}</p></div>'
+
+    def _repr_latex_(self) -> str:
+        return f"${self.latex()}$"
 
     @property
     def order(self) -> int:

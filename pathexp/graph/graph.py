@@ -36,6 +36,7 @@ from .factors import Factors
 from .kernel import BlockKernel, kernel
 from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
+from .notebook import shown
 from .operators import Array, Dim, Factor, Step, has_numbers
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ class ResidualGraph:
     trace: Trace | None = None
     before_cap: bool = False
     at: str = LOGITS
+
+    def _repr_html_(self) -> str:
+        return shown(repr(self)[1:-1], self.alphabet.labels, self.frozen).to_html()
 
     def __repr__(self) -> str:
         components = sum(1 for _ in self.components())

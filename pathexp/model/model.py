@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..arguments import check, expect, instance, whole
 from ..errors import PathexpError, TokenError
+from . import notebook
 from .archive import Parts, write_archive
 from .config import Config
 from .forward import forward
@@ -136,6 +137,18 @@ class Model:
         sizes = f"{c.n_layers} layers × {c.n_heads} heads, d_model {c.d_model}, d_vocab {c.d_vocab}"
         sizes += "" if c.predicts_tokens else f", d_out {c.d_out}"
         return f"Model({self.name!r}: {sizes})"
+
+    def _repr_html_(self) -> str:
+        c = self.config
+        rows: list[tuple[str, object]] = [
+            ("layers × heads", f"{c.n_layers} × {c.n_heads}"), ("d_model, d_head", f"{c.d_model}, {c.d_head}"),
+            ("d_mlp", f"{c.d_mlp}, {c.activation}{', gated' if c.gated else ''}" if c.d_mlp else "no MLPs"),
+            ("vocabulary, n_ctx", f"{c.d_vocab:,}, {c.n_ctx:,}"), ("norm, positions", f"{c.norm or 'no norm'}, {c.positions}"),
+            ("tokenizer", "yes" if self.tokenizer is not None else "none: give token ids"),
+        ]  # fmt: skip
+        if self.history:
+            rows.append(("rewritten", ", ".join(self.history)))
+        return notebook.facts(f"model {self.name}", rows)
 
     def _coder(self, what: object) -> TextCoder:
         if self.tokenizer is None:

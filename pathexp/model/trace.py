@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..arguments import TEXT, check, instance, one_of, whole
 from ..errors import TargetError, TokenError
+from . import notebook
 from .config import Config
 from .points import canonical, values_at
 from .softmax import log_softmax
@@ -90,6 +91,11 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"Trace({len(self)} tokens of {self.model!r})"
+
+    def _repr_html_(self) -> str:
+        said = f"{len(self)} tokens of {self.model!r}, below each what is predicted after it"
+        predicted = [self.model.output_string(int(token)) for token in self.logits.argmax(axis=-1)]
+        return notebook.tokens(said, self.token_strings, predicted)
 
     @cached_property
     def token_strings(self) -> tuple[str, ...]:
