@@ -50,6 +50,7 @@ class Budget:
         self._kept: OrderedDict[Place, tuple[object, dict[int, int]]] = OrderedDict()
         self._shared: Counter[int] = Counter()
         self._owners: dict[int, ref[object]] = {}
+        self._places: dict[int, set[Place]] = {}
         self._gone: deque[int] = deque()
         self._lock = Lock()
         self._total = 0
@@ -86,6 +87,7 @@ class Budget:
             if place[0] not in self._owners:
                 self._owners[place[0]] = ref(owner, partial(self._note, place[0]))
             self._kept[place] = value, memory
+            self._places.setdefault(place[0], set()).add(place)
             self._total += sum(size for array, size in memory.items() if not self._shared[array])
             self._shared.update(memory.keys())
             self._shrink()
@@ -105,6 +107,7 @@ class Budget:
 
     def _drop(self, place: Place) -> None:
         _, memory = self._kept.pop(place)
+        self._places[place[0]].discard(place)
         for array, size in memory.items():
             self._shared[array] -= 1
             if not self._shared[array]:
@@ -113,13 +116,11 @@ class Budget:
 
     def _forget(self) -> None:
         """Drop what belongs to owners that are gone."""
-        gone = set()
         while self._gone:
-            gone.add(self._gone.popleft())
-        if gone:
-            for place in [place for place in self._kept if place[0] in gone]:
+            owner = self._gone.popleft()
+            for place in tuple(self._places.get(owner, ())):
                 self._drop(place)
-        for owner in gone:
+            self._places.pop(owner, None)
             del self._owners[owner]
 
 

@@ -336,27 +336,25 @@ def _stays(part: Part) -> bool:
     return True
 
 
-def at(operator: Operator, positions: NDArray[np.int64]) -> Operator:
-    """Return an operator that stays in place on chosen positions alone, each as often as it is named."""
-    return tuple(_at(part, positions) for part in operator)
+def act_at(operator: Operator, positions: NDArray[np.int64], rows: Array, backward: bool = False) -> Array:
+    """Return rows (K, feature) that stand at positions (K,) through an operator that stays in place, or its transpose."""
+    parts = operator if backward else reversed(operator)
+    return reduce(lambda y, part: _act_at(part, positions, y, backward), parts, rows)
 
 
-def _at(part: Part, positions: NDArray[np.int64]) -> Part:
+def _act_at(part: Part, positions: NDArray[np.int64], rows: Array, backward: bool) -> Array:
     match part:
         case Gate():
-            return Gate(part.name, len(positions), part.features, part.numbers()[positions])
+            return part.numbers()[positions] * rows
         case Parallel():
-            return Parallel(part.name, tuple(at(term, positions) for term in part.terms))
+            return reduce(np.add, (act_at(term, positions, rows, backward) for term in part.terms))
         case Action():
-            return part.at(positions)
-    return Step(_scales(part.position, positions), part.feature)
-
-
-def _scales(word: tuple[Factor, ...], positions: NDArray[np.int64]) -> tuple[Factor, ...]:
-    map, space = word_map(word), Space("position", len(positions))
-    if not isinstance(map, Diagonal):
-        return ()
-    return (Factor(word[0].name, len(positions), len(positions), Diagonal(map.values[positions], space)),)
+            here = part.at(positions)
+            return here.pull(rows) if backward else here.push(rows)
+    position, feature = part.maps
+    if feature is not None:
+        rows = (feature.T if backward else feature).apply(rows)
+    return position.values[positions, None] * rows if isinstance(position, Diagonal) else rows
 
 
 def gather(word: tuple[Factor, ...], indices: NDArray[np.int64]) -> Array:

@@ -17,7 +17,7 @@ from .norms import norms_fit
 from .single import Single
 from .tables import tables
 
-EIGEN = 40
+EIGEN = 10
 """Operations of a symmetric eigendecomposition of a w × w matrix over w³, at the rate of products: it runs at a fraction of it."""
 
 SPREAD = 2.0

@@ -1,7 +1,7 @@
 """Trees grow best first, in waves: each wave opens the largest leaves that there are when it begins.
 
 Opening many nodes at once costs much less than one by one, as their fields meet the same rows in one product. A wave
-is an eighth as large as the tree by then (one node at first, 64 at most), so the order is strictly best first in the
+is an eighth as large as the tree by then (one node at first, 256 at most), so the order is strictly best first in the
 beginning and nearly so later on. It does not depend on limits: a tree of 100 nodes is the beginning of one of 1,000.
 """
 
@@ -16,7 +16,7 @@ from .numbers import Numbers
 from .opening import Opening, opened
 from .spots import Spot
 
-WAVE = 64
+WAVE = 256
 """How many leaves are opened together at most."""
 
 

@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, BlockKernel, Component, Operator, ResidualGraph, Walk, lengths, pull, push
-from ...graph.operators import at, stays
+from ...graph import Array, BlockKernel, Component, Operator, ResidualGraph, Walk, lengths
+from ...graph.operators import act_at, stays
 from .beginnings import Beginnings
 from .endings import Endings
 from .ladder import Ladder, Rows
@@ -117,8 +117,8 @@ class Numbers(ABC):
         """Fields (K, n, d) through what moves nothing between positions; where they are zero, they stay so."""
         which, positions = np.nonzero(before.any(axis=-1))
         after = np.zeros_like(before)
-        act = pull if self.ladder.backward else push
-        after[which, positions] = act(at(operator, positions), before[which, positions])
+        rows = before[which, positions]
+        after[which, positions] = act_at(operator, positions, rows, self.ladder.backward)
         return after
 
     def arriving(self, word: Word) -> Array:
