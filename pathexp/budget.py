@@ -10,9 +10,10 @@ import os
 import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from types import MappingProxyType
 from typing import TypeVar
 from weakref import ref
 
@@ -137,12 +138,15 @@ def memory_of(value: object) -> Iterator[tuple[int, int]]:
         while isinstance(value.base, np.ndarray):
             value = value.base
         yield id(value), value.nbytes
-    elif isinstance(value, Mapping):
-        yield from (each for part in value.values() for each in memory_of(part))
     elif isinstance(value, tuple | list):
-        yield from (each for part in value for each in memory_of(part))
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from (each for field in fields(value) for each in memory_of(getattr(value, field.name)))
+        for part in value:
+            yield from memory_of(part)
+    elif isinstance(value, dict | MappingProxyType):
+        for part in value.values():
+            yield from memory_of(part)
+    elif parts := getattr(type(value), "__dataclass_fields__", None):
+        for name in parts:
+            yield from memory_of(getattr(value, name, None))
 
 
 _UNITS: Mapping[str, float] = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 2**10, "mi": 2**20, "gi": 2**30}

@@ -101,8 +101,12 @@ def after_block(model: Model, layer: int, stream: Array, given: Mapping[str, Arr
     return stream
 
 
-def unembedded(model: Model, stream: Array, without: Collection[str] = NOTHING) -> Array:
+def unembedded(
+    model: Model, stream: Array, without: Collection[str] = NOTHING, outputs: Tokens | None = None
+) -> Array:
     """What the end of a model makes of any final stream, (n, d) to logits (n, V); ``without`` names biases to omit.
+
+    ``outputs``: those of which logits are made, (n, len(outputs)), if not all.
 
     >>> import pathexp as px
     >>> trace = px.random_model(norm="layernorm").run([1, 2])
@@ -113,6 +117,9 @@ def unembedded(model: Model, stream: Array, without: Collection[str] = NOTHING) 
     if without:
         absent: Mapping[str, Any] = dict.fromkeys(without)
         weights = replace(weights, **absent)
+    if outputs is not None:
+        bias = None if weights.b_U is None else weights.b_U[outputs]
+        weights = replace(weights, W_U=weights.W_U[outputs], b_U=bias)
     with np.errstate(over="ignore", invalid="ignore"):
         return capped(Run(model.config, weights).unembed(stream), model.config.logit_cap)
 

@@ -203,6 +203,8 @@ class Decomposition(Answer):
     def _carried(self, label: str, depth: int) -> Array:
         """An entry at a depth: as written, through the maps on the skip edges since."""
         stream = self._written[label]
+        if not any(block.skip for block in self.graph.blocks):
+            return stream
         for kernel in self.graph.kernels[self._born[label] : depth]:
             stream = kernel.through_skip(stream)
         return stream

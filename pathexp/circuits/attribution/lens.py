@@ -20,12 +20,13 @@ from ...errors import PathexpError
 from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
 from ...expansion.tolerance import ROUNDING, target_tolerance
-from ...graph import Array, freeze, push, start_value
+from ...graph import Array, freeze, push
 from ...model import Target, Trace
 from ...model.parts import unembedded
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
 from .decompose import Decomposition, decompose, places, stream_points, worst
+from .toward_target import frozen_values, own_values, straight, target_parts
 
 Mode = Literal["own", "frozen"]
 
@@ -114,8 +115,18 @@ class Lens(Answer):
         """Return the target at every state, (S,). Raises PathexpError for another mode."""
         if mode not in ("own", "frozen"):
             raise PathexpError(f"expected the mode 'own' or 'frozen', got {mode!r:.40}")
-        found: Array = getattr(self, mode).logits[:, self.target.position] @ self.target.direction
+        found: Array = (self._own_values if mode == "own" else self._frozen_values)[:, self.target.position]
         return found
+
+    @cached_property
+    def _own_values(self) -> Array:
+        """The target at every state and position, (S, n), in mode "own"."""
+        return own_values(self.trace, self._states(), self.target.direction)
+
+    @cached_property
+    def _frozen_values(self) -> Array:
+        """The same in mode "frozen"."""
+        return frozen_values(freeze(self.trace), self._states(), self.target.direction)
 
     # The answer ----------------------------------------------------------------------------------------
 
@@ -142,16 +153,22 @@ class Lens(Answer):
         yield Figure(
             "heatmap", "lens",
             {"rows": list(self.points), "columns": places(self.trace),
-             "values": self.own.logits @ self.target.direction},
+             "values": self._own_values},
             f"{self.target.label}, by state and position, mode own", "logits",
         )  # fmt: skip
 
     def _table_of_states(self) -> Table:
         place, name = self.target.position, self.trace.model.output_string
-        tops = self.own.top_tokens(place)
-        chances = np.exp(self.own.log_probs[range(len(tops)), place, tops])
+        logits = unembedded(self.trace.model, self._states()[:, place])
+        tops = logits.argmax(axis=-1)
+        chances = np.exp(log_softmax(logits)[range(len(tops)), tops])
         states = zip(
-            self.points, map(name, tops), chances, self.values("own"), self.values("frozen"), strict=True
+            self.points,
+            map(name, map(int, tops)),
+            chances,
+            self.values("own"),
+            self.values("frozen"),
+            strict=True,
         )
         return Table(
             (columns.text("state"), columns.token("top_token"), columns.number("probability", digits=3, signed=False),
@@ -185,8 +202,8 @@ def lens(trace: Trace, target: Target, *, mid: bool = False) -> Lens:
     ----------
     mid: also read the states between attention and MLP.
 
-    Raises TargetError for a target of another run, PathexpError for one that is no direction of logits. Costs an
-    unembedding per state and mode.
+    Raises TargetError for a target of another run, PathexpError for one that is no direction of logits. Costs one
+    unembedding of every state at the target's position; `own` and `frozen`, when asked for, one per state.
 
     >>> import pathexp as px
     >>> trace = px.load("attn-2l").run("To be, or not to be")
@@ -201,8 +218,8 @@ def lens(trace: Trace, target: Target, *, mid: bool = False) -> Lens:
         raise PathexpError(f"a lens reads logits; got a target in space {target.space!r}")
     after = stream_points(trace.config)
     points = ("embed", *(point for point in after if mid or point.endswith(".out")))
-    written = decompose(trace).logits().items()
-    added = {label: float(each[target.position] @ target.direction) for label, each in written}
+    stream = decompose(trace)
+    added = target_parts(freeze(trace), target, ((label, stream[label]) for label in stream.labels))
     return Lens(trace, target, points, added)
 
 
@@ -211,11 +228,7 @@ def _own(trace: Trace, states: Array) -> Array:
 
 
 def _frozen(trace: Trace, states: Array) -> Array:
-    sink = freeze(trace).sink
-    constants = [
-        start_value(source.start, source.into[sink.label])
-        for source in freeze(trace).sources
-        if sink.label in source.into
-    ]
-    logits: Array = push(sink.operator, states) + sum(constants, np.zeros(trace.logits.shape))
+    graph = freeze(trace)
+    constants = sum((value for _, value in straight(graph)), np.zeros(trace.logits.shape))
+    logits: Array = push(graph.sink.operator, states) + constants
     return logits
