@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..algebra import waist
 from ..graph import (
     Array,
     BlockKernel,
@@ -14,6 +13,7 @@ from ..graph import (
     Source,
     Step,
     chain,
+    frobenius_norm,
     lengths,
     mixed_noise,
     product_norm,
@@ -98,7 +98,7 @@ def _centers(operator: Operator) -> bool:
     if not isinstance(first, Step) or (feature := word_map(first.feature)) is None:
         return False
     made = np.abs(feature.apply(np.ones(feature.shape[1]))).max(initial=0.0)
-    return bool(made <= _NOTHING * float(product_norm(*waist(feature))))
+    return bool(made <= _NOTHING * frobenius_norm(feature))
 
 
 _NOTHING = 1e-10

@@ -1,6 +1,6 @@
 """The residual graph and the language over its paths."""
 
-from .actions import Dyad, cost, lengths, mixed_noise, spread
+from .actions import Dyad, cost, frobenius_norm, lengths, mixed_noise, spread
 from .alphabet import NO_PORTS, asked_for_port, has_ports
 from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
@@ -83,6 +83,7 @@ __all__ = [
     "empty_multigraph",
     "everything",
     "freeze",
+    "frobenius_norm",
     "graph_to",
     "has_ports",
     "is_local",

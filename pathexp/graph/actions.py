@@ -7,8 +7,9 @@ from functools import reduce
 
 import numpy as np
 
-from ..algebra import LinearMap, waist
+from ..algebra import Chain, Dense, Diagonal, LinearMap, waist
 from ..algebra.operations import is_narrow, wide
+from ..budget import BUDGET
 from .kernel import Indices, product_norm
 from .operators import Action, Array, Gate, Operator, Parallel, Part, word_map
 
@@ -106,15 +107,39 @@ def _spread(part: Part, noise: Array, backward: bool) -> Array:
 
 def _gain(map: LinearMap, backward: bool) -> float:
     """How deviations per coordinate grow: the Frobenius norm over the root of how many coordinates come out."""
-    size = product_norm(*waist(map)) if is_narrow(map) else _frobenius(wide(map))
-    return float(size) / float(np.sqrt(map.shape[1 if backward else 0]))
+    return frobenius_norm(map) / float(np.sqrt(map.shape[1 if backward else 0]))
 
 
-def _frobenius(array: Array) -> float:
-    """The root of the sum of squares, with care where squares would over- or underflow."""
-    with np.errstate(over="ignore"):
-        size = float(np.linalg.norm(array))
-    return size if 1e-140 < size < 1e140 else float(lengths(array.reshape(-1)))
+def frobenius_norm(map: LinearMap) -> float:
+    """Return the Frobenius norm of a word of factors; nothing is multiplied out for a matrix beside diagonals.
+
+    Rows or columns of such a matrix are measured once, while the budget holds: O(its numbers), then O(d_model).
+    """
+    match map.word:
+        case (Dense() as only,) if only is map:
+            return float(lengths(_measured(only, 0)))
+        case (Dense() as weight, Diagonal() as gain) if isinstance(map, Chain):
+            return float(lengths(_measured(weight, 0) * gain.values))
+        case (Diagonal() as gain, Dense() as weight) if isinstance(map, Chain):
+            return float(lengths(_measured(weight, 1) * gain.values))
+    return float(product_norm(*waist(map)) if is_narrow(map) else lengths(_lengths_along(wide(map), 0)))
+
+
+def _measured(map: Dense, axis: int) -> Array:
+    """The lengths of a matrix's columns (axis 0) or rows (axis 1)."""
+    return BUDGET.get(map, ("lengths", axis), lambda: _lengths_along(map.array, axis))
+
+
+def _lengths_along(array: Array, axis: int) -> Array:
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.einsum("ij,ij->j" if axis == 0 else "ij,ij->i", array, array)
+    if ((squares > _LEAST) & (squares < 1 / _LEAST) | (squares == 0) & ~array.any(axis)).all():
+        return np.asarray(np.sqrt(squares))
+    return lengths(array.T if axis == 0 else array)
+
+
+_LEAST = 1e-200
+"""Squares below this, or above its inverse, may have lost something at the ends of the range of double precision."""
 
 
 def cost(operator: Operator) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...algebra import Dense, Diagonal, LinearMap, waist
+from ...algebra import Diagonal, LinearMap
 from ...graph import (
     Action,
     Array,
@@ -19,8 +19,8 @@ from ...graph import (
     Operator,
     Parallel,
     ResidualGraph,
+    frobenius_norm,
     lengths,
-    product_norm,
     start_value,
     word_map,
 )
@@ -94,10 +94,7 @@ def _gain(map: LinearMap, backward: bool) -> float:
     """How deviations per coordinate grow in a map: its Frobenius norm over the root of how many come out."""
     if isinstance(map, Diagonal):
         return float(lengths(map.values)) / float(np.sqrt(len(map.values)))
-    size = (
-        float(lengths(map.array.reshape(-1))) if isinstance(map, Dense) else float(product_norm(*waist(map)))
-    )
-    return size / float(np.sqrt(map.shape[1 if backward else 0]))
+    return frobenius_norm(map) / float(np.sqrt(map.shape[1 if backward else 0]))
 
 
 def _mixed(patterns: Array, noise: Array) -> Array:
