@@ -127,6 +127,21 @@ def meet(readers: Sequence[Side], writers: Sequence[Side], allowed: Flags) -> Me
     return Met(np.sqrt(share), z, tuple(map(str, names[gone])))
 
 
+def squared_products(readers: Sequence[Side], writers: Sequence[Side], allowed: Flags) -> Array:
+    """Return ‖A B‖² of all allowed readers A and writers B, (readers, writers); 0 elsewhere.
+
+    Those that have canceled are made of the product itself.
+    """
+    sums = _added_up(readers, writers, allowed)
+    scales = np.outer(*(np.concatenate([side.scale for side in sides]) for sides in (readers, writers)))
+    squares = np.where(allowed, np.maximum(sums.squares, 0.0), 0.0)
+    sizes = np.outer(sums.reader.norm, sums.writer.norm)
+    for row, column in np.argwhere(allowed & (squares < CANCELED * sizes)):
+        product = _at(readers, row) @ _at(writers, column).T
+        squares[row, column] = np.vdot(product, product)
+    return np.asarray(squares * scales**2)
+
+
 @dataclass(eq=False)
 class _Own:
     """Of every map its tr G and tr G², G its Gram matrix, added up block by block."""

@@ -24,15 +24,16 @@ from ...arguments import AMOUNT, expect
 from ...expansion.header import model_facts
 from ...graph import Array
 from ...graph.ports import Ports
-from ...labels import head_label, mlp_label, neuron_label
+from ...labels import mlp_label, neuron_label
 from ...model import Model, Trace
 from ...model.model import check_model
 from ..attribution.decompose import decompose
+from ..composition.head_sides import HeadSides
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally, Tokens
 from .measured import measured, tally_facts
-from .overlap import TINY
+from .ranges import TINY, given_back, written_basis
 
 WINDOWS = 20
 """The windows of a corpus that are taken by default."""
@@ -164,7 +165,7 @@ def memory_management(
     Heads against the embedding and every earlier head or MLP; neurons against the whole stream that they read.
     Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth": shares of what was written, 1 for all of it.
     Without a corpus nothing is measured; with one, on 20 windows, or those of a `Corpus`; see `Limits` for stopping and
-    resuming. Costs an SVD per writer and O(heads² · d_model · d_head²); on runs one decomposition per window, and k · d_model² numbers of
+    resuming. Costs a basis per writer and O(heads² · d_model²); on runs one decomposition per window, and k · d_model² numbers of
     memory. Raises PathexpError as `Ports` for post-norm models, and for a corpus without one whole window.
 
     >>> import pathexp as px
@@ -198,15 +199,19 @@ def _largest(found: Iterator[Erasure], k: int) -> tuple[Erasure, ...]:
 
 def _heads(model: Model) -> Iterator[Erasure]:
     ports, c = Ports(model), model.config
-    heads = [head_label(layer, h) for layer in range(c.n_layers) for h in range(c.n_heads)]
-    mlps = [mlp_label(layer) for layer in range(c.n_layers)] if c.d_mlp else []
-    for writer in ["E", *heads, *mlps]:
-        left, values, _ = ports.writer(writer).svd()
-        basis = left[:, values > TINY * values.max(initial=0.0)]
-        for component in heads:
-            if ports.place(component).reads >= ports.place(writer).writes and basis.shape[1]:
-                back = ports.through(component).apply(basis.T)
-                yield Erasure(component, writer, -float(np.mean(np.sum(back * basis.T, axis=1))))
+    if not c.n_layers:
+        return
+    heads = HeadSides(ports).writer()
+    assert heads.outer is not None, "heads write what they read"
+    mlps = tuple(mlp_label(layer) for layer in range(c.n_layers)) if c.d_mlp else ()
+    bases = {label: written_basis(ports.writer(label)) for label in ("E", *heads.labels, *mlps)}
+    shares = given_back(heads.thin, np.swapaxes(heads.outer, 1, 2), bases)
+    reads = [ports.place(component).reads for component in heads.labels]
+    for j, writer in enumerate(bases):
+        writes = ports.place(writer).writes
+        for i, component in enumerate(heads.labels):
+            if reads[i] >= writes and bases[writer].shape[1]:
+                yield Erasure(component, writer, -float(shares[i, j]))
 
 
 def _neurons(model: Model) -> Iterator[Erasure]:

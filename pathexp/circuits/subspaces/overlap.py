@@ -6,8 +6,9 @@ stream has, so writers and readers share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -21,9 +22,8 @@ from ...graph import Array
 from ...graph.ports import Norms, Ports, readers_of, writers_of
 from ...model import Model
 from ...model.model import check_model
-
-TINY = 1e-10
-"""Singular values below this share of the largest do not count as a dimension."""
+from ..composition.gram import Flags
+from .ranges import read_basis, shared, written_basis
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,20 +31,23 @@ class SubspaceOverlap:
     """The overlap of a written subspace with a read one.
 
     `cosines` (the smaller rank) of the principal angles, largest first. `overlap` is the mean of their squares, from 0
-    (orthogonal) to 1 (the smaller lies in the larger); `baseline` that of two random subspaces of these ranks, and
-    `deviation` its standard deviation, both exact.
+    (orthogonal) to 1 (the smaller lies in the larger), NaN if a subspace has no dimension; `baseline` that of two random
+    subspaces of these ranks, and `deviation` its standard deviation, both exact.
     """
 
     writer: str
     reader: str
     ranks: tuple[int, int]
     width: int
-    cosines: Array
+    overlap: float
+    bases: tuple[Array, Array]
+    """Orthonormal bases of what is written and of what is read, (d_model, rank) each."""
 
-    @property
-    def overlap(self) -> float:
-        """The mean squared cosine of the principal angles; NaN if a subspace has no dimension."""
-        return float(np.mean(self.cosines**2)) if len(self.cosines) else float("nan")
+    @cached_property
+    def cosines(self) -> Array:
+        """The cosines of the principal angles, largest first: computed when first asked for."""
+        written, read = self.bases
+        return _cosines(written, read)
 
     @property
     def angles(self) -> Array:
@@ -160,8 +163,9 @@ class Overlap(Answer):
         rows = _in_order((p.writer for p in pairs), writers_of(self.model))
         read = _in_order((p.reader for p in pairs), readers_of(self.model))
         values = np.full((len(rows), len(read)), np.nan)
+        row, column = ({label: at for at, label in enumerate(labels)} for labels in (rows, read))
         for p in pairs:
-            values[rows.index(p.writer), read.index(p.reader)] = p.overlap - p.baseline
+            values[row[p.writer], column[p.reader]] = p.overlap - p.baseline
         return Figure(
             "heatmap", "overlap", {"rows": rows, "columns": read, "values": values},
             "overlap minus baseline: writers by readers",
@@ -190,22 +194,38 @@ def overlap(
     check_model(model, "overlap")
     expect("overlap", norms=(norms, one_of("folded", "raw")))
     ports = Ports(model, norms)
-    written = {label: _written(ports.writer(label)) for label in _chosen(writer, writers_of(model))}
-    read = {label: _read(ports.reader(label)) for label in _chosen(reader, readers_of(model))}
-    pairs = [
-        _met(left, right, one, other)
-        for one, left in written.items()
-        for other, right in read.items()
-        if ports.place(one).writes <= ports.place(other).reads or (writer and reader and _same(one, other))
-    ]
+    written = {label: written_basis(ports.writer(label)) for label in _chosen(writer, writers_of(model))}
+    read = {label: read_basis(ports.reader(label)) for label in _chosen(reader, readers_of(model))}
+    pairs = _pairs(written, read, _allowed(ports, tuple(written), tuple(read), bool(writer and reader)))
     if writer and reader and not pairs:
         raise PathexpError(f"{reader} reads the stream before {writer} has written to it")
     return Overlap(model, tuple(sorted(pairs, key=lambda pair: -abs(np.nan_to_num(pair.z)))))
 
 
+def _allowed(ports: Ports, writers: tuple[str, ...], readers: tuple[str, ...], one_pair: bool) -> Flags:
+    """Which readers come after which writers, (readers, writers); of one pair, also a component with itself."""
+    writes = np.array([ports.place(label).writes for label in writers])
+    reads = np.array([ports.place(label).reads for label in readers])
+    alone = one_pair and _same(writers[0], readers[0])
+    return np.asarray((writes[None, :] <= reads[:, None]) | alone)
+
+
+def _pairs(written: Mapping[str, Array], read: Mapping[str, Array], allowed: Flags) -> list[SubspaceOverlap]:
+    squares = shared(written, read, allowed)
+    found = []
+    for j, (writer, left) in enumerate(written.items()):
+        for i, (reader, right) in enumerate(read.items()):
+            if allowed[i, j]:
+                ranks = left.shape[1], right.shape[1]
+                value = float(min(squares[i, j] / min(ranks), 1.0)) if min(ranks) else float("nan")
+                found.append(SubspaceOverlap(writer, reader, ranks, len(left), value, (left, right)))
+    return found
+
+
 def _in_order(labels: Iterable[str], every: tuple[str, ...]) -> list[str]:
     """Labels once each, along the stream; those of no list of the model first."""
-    return sorted(set(labels), key=lambda label: every.index(label) if label in every else -1)
+    place = {label: at for at, label in enumerate(every)}
+    return sorted(set(labels), key=lambda label: place.get(label, -1))
 
 
 def _chosen(label: str | None, every: tuple[str, ...]) -> tuple[str, ...]:
@@ -254,27 +274,12 @@ def subspace_overlap(
             f"{writer} writes {written.target} and {reader} reads {read.source}: no subspaces of one space, and no angles "
             "between them; give maps whose target and source are the same stream"
         )
-    return _met(_written(written), _read(read), writer, reader)
+    bases = written_basis(written), read_basis(read)
+    (pair,) = _pairs({writer: bases[0]}, {reader: bases[1]}, np.ones((1, 1), dtype=np.bool_))
+    return pair
 
 
-def _written(map: LinearMap) -> Array:
-    """An orthonormal basis of what a map writes, (d_model, rank)."""
-    vectors, values, _ = map.svd()
-    return _kept(vectors, values)
-
-
-def _read(map: LinearMap) -> Array:
-    """An orthonormal basis of what a map reads, (d_model, rank)."""
-    _, values, vectors = map.svd()
-    return _kept(vectors.T, values)
-
-
-def _kept(vectors: Array, values: Array) -> Array:
-    found: Array = vectors[:, values > TINY * values.max(initial=0.0)]
-    return found
-
-
-def _met(left: Array, right: Array, writer: str, reader: str) -> SubspaceOverlap:
-    cosines = np.linalg.svd(right.T @ left, compute_uv=False)
-    ranks = left.shape[1], right.shape[1]
-    return SubspaceOverlap(writer, reader, ranks, left.shape[0], np.clip(cosines[: min(ranks)], 0.0, 1.0))
+def _cosines(written: Array, read: Array) -> Array:
+    """The cosines of the principal angles between two subspaces, as many as the smaller rank."""
+    found = np.linalg.svd(read.T @ written, compute_uv=False)
+    return np.asarray(np.clip(found[: min(written.shape[1], read.shape[1])], 0.0, 1.0))

@@ -1,6 +1,7 @@
 """Overlap: principal angles on paper, of random subspaces, of trained heads; the command."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import pathexp as px
 from pathexp.algebra import Dense, Space
 from pathexp.circuits.subspaces.overlap import overlap, subspace_overlap
+from pathexp.circuits.subspaces.ranges import fills, written_basis
 from pathexp.cli import main
 
 
@@ -71,8 +73,10 @@ def test_a_writer_or_a_reader_alone_chooses_its_pairs():
     model = px.load("attn-2l")
     every = overlap(model)
     for side, label in (("writer", "L0H2"), ("reader", "L1H0.K")):
-        chosen = [(p.writer, p.reader, p.overlap) for p in every if getattr(p, side) == label]
-        assert [(p.writer, p.reader, p.overlap) for p in overlap(model, **{side: label})] == chosen
+        chosen = {(p.writer, p.reader): p.overlap for p in every if getattr(p, side) == label}
+        found = {(p.writer, p.reader): p.overlap for p in overlap(model, **{side: label})}
+        assert list(found) == list(chosen)
+        assert found == pytest.approx(chosen, rel=1e-12)
 
 
 def test_a_head_against_itself():
@@ -146,3 +150,30 @@ def test_the_picture_shows_the_induction_heads():
 def test_what_cannot_be_asked_is_refused_by_name(ask):
     with pytest.raises(px.PathexpError):
         ask(px.load("attn-1l"))
+
+
+def test_all_pairs_at_once_are_the_squared_cosines_of_each():
+    """Grouped heads, an MLP narrower than the stream and one that fills it, a head of lower rank, a zero map."""
+    model = px.random_model(layers=3, heads=4, kv_heads=2, d_model=20, d_head=5, d_mlp=40, seed=4)
+    weights = {name: np.array(array) for name, array in model.weights.arrays().items()}
+    weights["W_O"][0, 1] = 0.0
+    weights["W_V"][1, 0, 3:] = 0.0
+    weights["W_out"][1, :, 12:] = 0.0
+    found = overlap(replace(model, weights=px.Weights(**weights)))
+    ranks = {pair.writer: pair.ranks[0] for pair in found}
+    assert (ranks["L0M"], ranks["L1M"], ranks["L1H0"], ranks["L0H1"]) == (20, 12, 3, 0)
+    for pair in found:
+        assert pair.overlap == pytest.approx(
+            np.mean(pair.cosines**2) if min(pair.ranks) else np.nan, abs=1e-13, nan_ok=True
+        )
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-12, 1e-9, 1e-7, 1e-3])
+def test_what_nearly_fills_the_stream_has_the_rank_of_its_singular_values(least):
+    """A wide map whose smallest singular value is near the cutoff: the shortcut never says more than the values do."""
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.standard_normal((size, 12)))[0] for size in (12, 100))
+    values = np.array([*np.linspace(1, 0.5, 11), least])
+    map = Dense(left @ np.diag(values) @ right.T, Space("stream", 12), Space("neurons", 100))
+    assert written_basis(map).shape[1] == (12 if least > 1e-10 else 11)
+    assert not fills(map) or least > 1e-10
