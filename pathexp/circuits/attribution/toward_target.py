@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...graph import Array, Indices, ResidualGraph, pull, start_value
-from ...graph.operators import at
+from ...graph import Array, Indices, ResidualGraph, start_value
+from ...graph.operators import act_at
 from ...model import Target, Trace
 from ...model.parts import unembedded
 
@@ -40,7 +40,7 @@ def frozen_values(graph: ResidualGraph, states: Array, direction: Array) -> Arra
 def covectors(graph: ResidualGraph, direction: Array, positions: Indices) -> Array:
     """Return what a direction of logits at some positions reads of the final stream there, (positions, d_model)."""
     each = np.broadcast_to(direction, (len(positions), len(direction)))
-    return pull(at(graph.sink.operator, positions), each)
+    return act_at(graph.sink.operator, positions, each, backward=True)
 
 
 def straight(graph: ResidualGraph) -> Iterator[tuple[str, Array]]:
