@@ -124,10 +124,10 @@ def average(
         progress=(progress, TRUTH), folder=(folder, instance((str, Path), "a path").or_none),
     )  # fmt: skip
     ready = checked_cases(cases, model, corrupted=contrast or options.get("zero") == "corrupted")
-    workers = Workers(executor, None if folder is None else Path(folder), progress)
-    options = zero_options(question, options, model, ready, workers)
-    ask = Ask(question, options, contrast, takes_target(question))
-    made = (mean_tree if question is tree else _added)(ask, model, ready, workers, tuple(quantiles))
+    with Workers(executor, folder, progress) as workers:
+        options = zero_options(question, options, model, ready, workers)
+        ask = Ask(question, options, contrast, takes_target(question))
+        made = (mean_tree if question is tree else _added)(ask, model, ready, workers, tuple(quantiles))
     return Average(name_of(question), repr(model), len(ready), made)
 
 

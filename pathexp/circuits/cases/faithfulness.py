@@ -177,21 +177,19 @@ def faithfulness(
     )  # fmt: skip
     Reading(inputs)  # refuses what is no input
     ready = checked_cases(cases, model, corrupted=zero == "corrupted")
-    workers = Workers(executor, None if folder is None else Path(folder), progress)
     live = how == "live"
-    if isinstance(circuit, str | Query) and not str(circuit).endswith(".json"):
-        work, kept, every = query_circuit(query(circuit), cut, live, zero, inputs, model, ready, workers)
-        return _measured(
-            work, model, ready, workers, [(kept / every, kept)], None, _words(str(circuit), ranking, cut)
-        )
-    stands = zero_of(zero, model, ready, workers)
-    scores = _scores(circuit, model, ready, workers, stands, live and ranking == "live", inputs)
-    sizes = _sizes(scores, edges)
-    circuits = EdgeCircuits(tuple(kept for _, _, kept in sizes), bool(cut), live, stands, inputs)
-    return _measured(
-        circuits, model, ready, workers, [(share, amount) for share, amount, _ in sizes], scores,
-        _words(circuit, ranking, cut),
-    )  # fmt: skip
+    with Workers(executor, folder, progress) as workers:
+        if isinstance(circuit, str | Query) and not str(circuit).endswith(".json"):
+            asked = query(circuit)
+            work, kept, every = query_circuit(asked, cut, live, zero, inputs, model, ready, workers)
+            words = _words(str(asked), ranking, cut)
+            return _measured(work, model, ready, workers, [(kept / every, kept)], None, words)
+        stands = zero_of(zero, model, ready, workers)
+        scores = _scores(circuit, model, ready, workers, stands, live and ranking == "live", inputs)
+        chosen = _sizes(scores, edges)
+        circuits = EdgeCircuits(tuple(kept for _, _, kept in chosen), bool(cut), live, stands, inputs)
+        sizes = [(share, amount) for share, amount, _ in chosen]
+        return _measured(circuits, model, ready, workers, sizes, scores, _words(circuit, ranking, cut))
 
 
 def _words(circuit: object, ranking: str, cut: bool) -> str:

@@ -65,13 +65,22 @@ class _Hashed:
         return int(self.file.write(piece))
 
 
+@dataclass(frozen=True)
+class _Address:
+    """Where a model is; the same model anywhere is the same."""
+
+    digest: str
+    path: str = field(compare=False)
+
+
 def _arrived(path: str, digest: str) -> ArrivedModel:
-    return _loaded(path, digest)
+    return _loaded(_Address(digest, path))
 
 
 @lru_cache(maxsize=1)
-def _loaded(path: str, digest: str) -> ArrivedModel:
+def _loaded(address: _Address) -> ArrivedModel:
     """The model of a file, checked before anything in it is read; the last one stays for the next task."""
+    path, digest = address.path, address.digest
     try:
         with open(path, "rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,16 +24,30 @@ AHEAD = 64
 """How many cases are with the workers at a time."""
 
 
-@dataclass(frozen=True)
 class Workers:
     """Where work is done: in this process (`executor` None) or on an executor; what is reported of it.
 
-    `folder`: where the model is put for workers that read it, one that all of them see.
+    `folder`: where the model is put for workers that read it, one that all of them see. Used as a context: at its end
+    what was sent is removed.
     """
 
-    executor: Executor | None = None
-    folder: Path | None = None
-    progress: bool = False
+    def __init__(
+        self, executor: Executor | None = None, folder: str | Path | None = None, progress: bool = False
+    ) -> None:
+        self.executor, self.folder, self.progress = (
+            executor,
+            None if folder is None else Path(folder),
+            progress,
+        )
+        self.sent: tuple[Model, Any] | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.sent is not None and isinstance(self.sent[1], SentModel):
+            self.sent[1].close()
+        self.sent = None
 
     def over(self, work: Work[Found], model: Model, cases: Sequence[Case]) -> Iterator[Found]:
         """Yield what work finds in every case, in their order.
@@ -48,10 +62,21 @@ class Workers:
 
     def _found(self, work: Work[Found], model: Model, cases: Sequence[Case]) -> Iterator[Callable[[], Found]]:
         if self.executor is None:
-            yield from (lambda case=case: work(model, case) for case in cases)
-            return
-        with sent(self.executor, model, self.folder) as there:
-            yield from _Pool(self.executor, there, work, model).over(cases)
+            return (partial(work, model, case) for case in cases)
+        return _Pool(self.executor, self._there(self.executor, model), work, model).over(cases)
+
+    def _there(self, executor: Executor, model: Model) -> Any:
+        """What stands for the model in tasks: with Dask its value, which each worker fetches once, else a file."""
+        if self.sent is None or self.sent[0] is not model:
+            client = _dask_client(executor)
+            by_value = client is not None and self.folder is None
+            self.sent = (
+                model,
+                client.scatter(model, broadcast=True, hash=False)
+                if by_value
+                else SentModel(model, self.folder),
+            )
+        return self.sent[1]
 
 
 class _Pool:
@@ -114,20 +139,6 @@ def _lost() -> tuple[type[BaseException], ...]:
 def _done(there: SentModel | ArrivedModel | Model, work: Work[Found], case: Case) -> Found:
     """One case in a worker."""
     return work(there if isinstance(there, Model) else there.model, case)
-
-
-@contextmanager
-def sent(executor: Executor, model: Model, folder: Path | None) -> Iterator[Any]:
-    """Give what stands for the model in tasks: with Dask its value, which each worker fetches once, else a file."""
-    client = _dask_client(executor)
-    if client is not None and folder is None:
-        yield client.scatter(model, broadcast=True)
-        return
-    there = SentModel(model, folder)
-    try:
-        yield there
-    finally:
-        there.close()
 
 
 def _dask_client(executor: Executor) -> Any:
