@@ -15,21 +15,18 @@ from playwright.sync_api import sync_playwright
 import pathexp as px
 
 TEXT = "Macbeth shall sleep no more. Macbeth shall"
-BRANCH = "S .* L1H0 U"
 PICTURES = Path(__file__).resolve().parent / "pictures"
 
 
 def draw(scheme: str, file: Path) -> None:
-    """Write a screenshot of the page with one branch opened, in a color scheme."""
+    """Write a screenshot of the page as it opens, in a color scheme."""
     served = px.explore(px.load("attn-2l"), TEXT)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1180, "height": 760}, color_scheme=scheme)
+        page = browser.new_page(viewport={"width": 1180, "height": 680}, color_scheme=scheme)
         page.goto(served.url)
         page.wait_for_selector("#verdict.holds")
-        page.click(f'#flame .box[data-query="{BRANCH}"]')
         page.wait_for_timeout(800)
-        page.mouse.move(0, 0)
         page.screenshot(path=file)
         browser.close()
     served.stop()

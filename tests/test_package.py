@@ -1,0 +1,61 @@
+"""What is packed: metadata, citation, the files of the page in the wheel, documents and examples in the sdist."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import pathexp as px
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_metadata_names_authors_and_what_it_is():
+    assert PROJECT["authors"] == [{"name": "pathexp contributors"}]
+    assert all(" :: " in classifier for classifier in PROJECT["classifiers"])
+    least = PROJECT["requires-python"].removeprefix(">=")
+    assert f"Programming Language :: Python :: {least}" in PROJECT["classifiers"]
+
+
+def test_the_citation_is_of_this_version():
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert re.search(r"^version: (.*)$", citation, re.M)[1] == px.__version__
+    assert PROJECT["license"] in citation and "cff-version: 1.2.0" in citation
+
+
+def test_extras_that_errors_name_exist():
+    named = set()
+    for path in (ROOT / "pathexp").rglob("*.py"):
+        named |= set(re.findall(r"""extra\(\s*[^,()]+,\s*["'](\w+)["']""", path.read_text()))
+        named |= set(re.findall(r"pathexp\[(\w+)\]", path.read_text()))
+    assert named <= set(PROJECT["optional-dependencies"]) and {"web", "viz", "pandas"} <= named
+
+
+def test_without_the_web_extra_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(px.PathexpError, match=r"pathexp\[web\]"):
+        px.explore(px.load("attn-1l"), "To be")
+
+
+@pytest.mark.interop
+def test_wheel_and_sdist_hold_the_page_and_the_documents(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", tmp_path, ROOT], check=True, capture_output=True
+    )
+    names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+    for file in (ROOT / "pathexp/page/static").iterdir():
+        assert f"pathexp/page/static/{file.name}" in names
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as sdist:
+        packed = {name.split("/", 1)[-1] for name in sdist.getnames()}
+    assert {
+        "docs/explore.md",
+        "docs/pictures/explore.png",
+        "examples/expand_a_sentence.py",
+        "CITATION.cff",
+    } <= packed
