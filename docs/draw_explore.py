@@ -10,8 +10,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 import pathexp as px
 
 TEXT = "Macbeth shall sleep no more. Macbeth shall"
@@ -20,6 +18,8 @@ PICTURES = Path(__file__).resolve().parent / "pictures"
 
 def draw(scheme: str, file: Path) -> None:
     """Write a screenshot of the page as it opens, in a color scheme."""
+    from playwright.sync_api import sync_playwright  # pytest reads this file where it is not installed
+
     served = px.explore(px.load("attn-2l"), TEXT)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])

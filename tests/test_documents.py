@@ -93,6 +93,23 @@ def test_every_public_name_is_on_a_page():
     assert not missing, f"public, and on no page: {', '.join(missing)}"
 
 
+def test_every_public_name_is_in_the_reference():
+    listed = re.findall(
+        r"^\.\. auto(?:function|class|module):: pathexp\.(?:model\.)?(\w+)$",
+        (ROOT / "docs/reference.md").read_text(),
+        re.M,
+    )
+    assert sorted(listed) == sorted(px.__all__)
+
+
+def test_every_page_is_on_the_site():
+    index = (ROOT / "docs/index.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.stem == "index" or re.search(rf"^{page.stem}$", index, re.M), (
+            f"{page.name} is not in docs/index.md"
+        )
+
+
 def test_the_core_is_light():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=!~ \[]", requirement)[0] for requirement in project["dependencies"]}
