@@ -29,8 +29,8 @@ from pathexp.graph import (
     Sink,
     Source,
     Step,
-    Values,
 )
+from pathexp.graph import Values as Given
 from pathexp.graph.actions import Dyad
 from pathexp.graph.contrast.turning import Turn
 from pathexp.graph.contrast.weighing import ByKeys, ByQueries, Weighing
@@ -182,7 +182,7 @@ def drawn_graph(dice: Dice) -> ResidualGraph:
     sources = [dice.pick(embedding, embedding, difference)(dice, n, d)]
     if dice.pick(True, False):
         depth = dice.number(0, len(blocks))
-        sources.append(Source("P", "positions", Values("p", d, numbers(dice, n, d)), depth=depth))
+        sources.append(Source("P", "positions", Given("p", d, numbers(dice, n, d)), depth=depth))
     if dice.pick(True, False):
         into = {dice.pick(*labels): constant(dice, n, d), "U": constant(dice, n, out)}
         sources.append(Source("b", "bias", One(), depth=None, into=into))
@@ -190,7 +190,7 @@ def drawn_graph(dice: Dice) -> ResidualGraph:
 
 
 def embedding(dice: Dice, n: int, d: int) -> Source:
-    return Source("E", "embedding", Values("x", d, numbers(dice, n, d)))
+    return Source("E", "embedding", Given("x", d, numbers(dice, n, d)))
 
 
 def difference(dice: Dice, n: int, d: int) -> Source:
@@ -304,8 +304,17 @@ LARGEST = 600
 """Graphs of more paths are left to others: the oracle evaluates every one without rounding."""
 
 
-def judged(case: Case | None, enumerate_all: bool = False) -> Outcome | None:
-    """Search, and assert that every claim holds of the exact values of all paths."""
+Values = dict[tuple[str, ...], Fraction]
+
+
+def true_values(case: Case) -> Values:
+    """The exact values of all paths of a case."""
+    oracle = Oracle(case.terms.graph, case.target)
+    return {word: oracle.value(word) for word in case.terms.walk.words()}
+
+
+def judged(case: Case | None, enumerate_all: bool = False, every: Values | None = None) -> Outcome | None:
+    """Search, and assert that every claim holds of the exact values of all paths, which may be given."""
     if case is None or not 0 < case.terms.count() <= LARGEST:
         return None
     walk, target = case.terms.walk, case.target
@@ -319,11 +328,18 @@ def judged(case: Case | None, enumerate_all: bool = False) -> Outcome | None:
     except PathexpError as error:
         assert "contradicts" not in str(error), error
         return None
-    oracle = Oracle(case.terms.graph, target)
-    every = {word: oracle.value(word) for word in walk.words()}
+    every = true_values(case) if every is None else every
     check_claims(found, every, case.k)
     top = max((abs(value) for value in found.values), default=0.0)
     return Outcome(found.exact, len(every), found.margin / top if found.margin else 0.0)
+
+
+def judged_twice(case: Case | None) -> list[Outcome | None]:
+    """The same for the search with bounds and for the enumeration, beside one evaluation without rounding."""
+    if case is None or not 0 < case.terms.count() <= LARGEST:
+        return [None, None]
+    every = true_values(case)
+    return [judged(case, enumerate_all, every) for enumerate_all in (False, True)]
 
 
 def check_claims(found: Any, every: dict[tuple[str, ...], Fraction], k: int) -> None:
