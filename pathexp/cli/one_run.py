@@ -35,6 +35,7 @@ COMMANDS = (
         options=(
             QUERY, MLP, NODES,
             Option("prove", "search for the largest of very many paths, until it is proven", flag=True),
+            Option("check", "check the list and its proof by code that shares only the graph with the search", flag=True),
         ),
     ),
     Command(

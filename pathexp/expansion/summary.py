@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from ..answer import Answer, Facts, Note, Part, Table, columns
+import numpy as np
+
+from ..answer import Answer, Check, Facts, Note, Part, Table, columns
 from ..arguments import expect, whole
 from ..graph import MlpMode, Query, everything, freeze
 from ..model import Target, Trace
 from .expansion import Expansion, expand
 from .header import counted, run_facts
+from .proof import ProofCheck
 from .ranking import Ranking
 from .search import search_cost
 from .tree import Tree, reporter
@@ -82,11 +85,17 @@ class Summary(PathSummary):
 
     trace: Trace
     prove: bool = False
+    check: bool = False
 
     @property
     def ranked(self) -> bool:
         """Whether single paths are ranked: they are few, or it is asked for."""
-        return self.prove or self.terms.count() <= FEW
+        return self.prove or self.check or self.terms.count() <= FEW
+
+    @cached_property
+    def proof(self) -> ProofCheck:
+        """What code that shares only the graph with the search says of the ranking. Raises PathexpError if nothing bounds it."""
+        return self.ranking.check()
 
     @cached_property
     def totals(self) -> tuple[float, ...]:
@@ -142,6 +151,17 @@ class Summary(PathSummary):
         yield Facts({name: getattr(self.ranking, name) for name in facts})
         if self.ranking.examined < self.ranking.count:
             yield Note(self.ranking.certainty)
+        if self.check:
+            yield from self.checked()
+
+    def checked(self) -> Iterator[Part]:
+        """Yield what was checked of the ranking, and whether it holds."""
+        if np.isfinite(self.ranking.bound):
+            yield Note(self.proof.headline())
+            yield from self.proof.parts()
+        else:
+            reason = "the search ended before anything bounded the paths that are missing; give it more time"
+            yield Check("the ranking holds", np.inf, 0.0, reason=reason, name="proof")
 
     def orders(self) -> Iterator[Part]:
         """Yield the totals by order, and whether they cancel."""
@@ -165,6 +185,7 @@ def summary(
     k: int = 12,
     nodes: int = 200,
     prove: bool = False,
+    check: bool = False,
     seconds: float | None = None,
     progress: bool = False,
 ) -> Summary:
@@ -174,6 +195,7 @@ def summary(
     ----------
     k: how many single paths to list. nodes: how many nodes of the tree to open where there are more than 50,000 paths.
     prove: also search for the `k` largest of very many paths, with a proof; `seconds` ends the search.
+    check: also check the ranking and its proof by code that shares only the graph with the search (`Ranking.check`).
 
     Raises FreezeError for an unknown way to treat MLPs, QueryError for a query that cannot be read. Costs a few
     forward passes, the nodes of the tree, and the search if it is asked for (see `Expansion.top`).
@@ -182,5 +204,6 @@ def summary(
     graph = freeze(trace, mlp=mlp)  # 3
     terms = expand(graph, query)  # 4 and 5
     return Summary(  # 6 and 7, when they are read
-        trace=trace, terms=terms, target=target, k=k, nodes=nodes, prove=prove, seconds=seconds, progress=progress
+        trace=trace, terms=terms, target=target, k=k, nodes=nodes, prove=prove, check=check, seconds=seconds,
+        progress=progress,
     )  # fmt: skip

@@ -63,7 +63,11 @@ class Dyad(Action):
 
     @property
     def roundings(self) -> int:
-        return self.columns + 2
+        return max(self.rows, self.columns) + 2
+
+    @property
+    def grows(self) -> float:
+        return grown(self.left, self.right)
 
     @property
     def cost(self) -> int:
@@ -74,6 +78,13 @@ def mixed_noise(pattern: Array, noise: Array) -> Array:
     """Return the deviations (n,) of independent noise (n,) mixed by patterns (..., n, n)."""
     largest = float(np.max(noise, initial=0.0)) or 1.0
     return np.asarray(largest * np.sqrt((pattern**2) @ (noise / largest) ** 2))
+
+
+def grown(*factors: Array) -> float:
+    """Return a bound on how much a number can grow in products with all entries of some arrays, and sums along them."""
+    with np.errstate(over="ignore"):
+        sizes = [max(1.0, float(np.abs(factor).max(initial=0.0)) * factor.size) for factor in factors]
+        return float(np.prod(sizes)) * (1 + 1e-9)
 
 
 def lengths(x: Array) -> Array:

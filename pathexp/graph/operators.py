@@ -140,6 +140,11 @@ class Action(ABC):
 
     @property
     @abstractmethod
+    def grows(self) -> float:
+        """A bound on how much a number that is lost before or inside it, either way, can grow; at least 1."""
+
+    @property
+    @abstractmethod
     def cost(self) -> int:
         """Multiply-adds of one application at one position."""
 

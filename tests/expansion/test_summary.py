@@ -3,9 +3,11 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.answer import Check
 from pathexp.cli import main
 from pathexp.expansion.summary import summary
 
@@ -87,3 +89,20 @@ def test_an_interrupted_tree_is_not_complete_and_has_its_exit_code(deep, monkeyp
     deep.model.save(tmp_path / "deep.npz")
     assert main(["expand", str(tmp_path / "deep.npz"), "--tokens", "1 2 3", "--nodes", "3"]) == 3
     assert "interrupted" in capsys.readouterr().out
+
+
+def test_a_list_is_checked_where_that_is_asked_for():
+    trace = px.load("attn-1l").run("To be, or not to be")
+    found = summary(trace, trace.logit(" the"), check=True)
+    assert found.ok and found.proof.paths == 9
+    names = [part.name for part in found.parts() if isinstance(part, Check)]
+    assert {"the_ranking_agrees_with_itself", "inclusions", "known_paths", "verdict"} <= set(names)
+    assert "checked without the search" in str(found)
+
+
+def test_a_list_that_nothing_bounds_is_undecided():
+    trace = px.random_model(layers=7, heads=6, d_model=8, d_head=2, d_vocab=6, seed=1).run([1, 2, 3])
+    found = summary(trace, trace.logit(1), nodes=2, check=True, seconds=0.0)
+    proof = [part for part in found.parts() if isinstance(part, Check) and part.name == "proof"]
+    if not np.isfinite(found.ranking.bound):
+        assert proof[0].outcome == "undecided" and not found.ok

@@ -2,5 +2,6 @@
 
 from .certificate import Certificate
 from .checker import ProofCheck, check_ranking
+from .pairs import Listed, Side, check_pairs
 
-__all__ = ["Certificate", "ProofCheck", "check_ranking"]
+__all__ = ["Certificate", "Listed", "ProofCheck", "Side", "check_pairs", "check_ranking"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, overload
 
-from ...answer import Answer, Facts, Part, Table, columns
+from ...answer import Answer, Check, Facts, Part, Table, columns
+from ...errors import PathexpError
 from ..header import counted
 from .term import PositionBias, ScoreTerm
 
@@ -48,7 +49,7 @@ class ScoreRanking(Answer):
     `examined` pairs of paths were multiplied out; no term that is not listed exceeds `bound` in size.
     """
 
-    live: ClassVar[frozenset[str]] = frozenset({"terms"})
+    live: ClassVar[frozenset[str]] = frozenset({"terms", "checker"})
 
     terms: tuple[AnyScoreTerm, ...]
     values: tuple[float, ...]
@@ -56,6 +57,22 @@ class ScoreRanking(Answer):
     examined: int
     count: int
     bound: float
+    checker: Callable[[ScoreRanking], tuple[Check, ...]] | None = None
+
+    def check(self) -> ScoreRankingCheck:
+        """Return what code that shares only the graph with the ranking says of it: every pair of paths again.
+
+        Both sides are pushed forward from their sources with a bound on the rounding of each number. Costs all paths of both
+        sides and all their products. Raises PathexpError for a copy that has lost its graph.
+
+        >>> import pathexp as px
+        >>> trace = px.load("attn-2l").run("the king and the")
+        >>> px.score(trace, "L1H0", query=3, key=1).top(3).check().ok
+        True
+        """
+        if self.checker is None:
+            raise PathexpError("this ranking is a copy without its graph; check the one that top() returned")
+        return ScoreRankingCheck(self.checker(self))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -104,12 +121,43 @@ class ScoreRanking(Answer):
         )  # fmt: skip
 
 
-def ranked(terms: Sequence[AnyScoreTerm], k: int, total: float, examined: int, count: int) -> ScoreRanking:
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreRankingCheck(Answer):
+    """What was checked of a score's largest terms; true if all of it holds."""
+
+    checks: tuple[Check, ...]
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    @property
+    def ok(self) -> bool:
+        """Whether all of it holds."""
+        return all(check.ok for check in self.checks)
+
+    def headline(self) -> str:
+        """Return whether the ranking holds."""
+        outcome = "holds" if self.ok else "does not hold, or cannot be checked"
+        return f"the ranking of pairs of paths {outcome}, checked without the search"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield what was checked."""
+        yield from self.checks
+
+
+def ranked(
+    terms: Sequence[AnyScoreTerm],
+    k: int,
+    total: float,
+    examined: int,
+    count: int,
+    checker: Callable[[ScoreRanking], tuple[Check, ...]] | None = None,
+) -> ScoreRanking:
     """Return the k largest of some terms, among which are the k + 1 largest of all, and what all others add."""
     found = sorted(terms, key=lambda term: -abs(term.value))
     values = tuple(term.value for term in found[:k])
     bound = abs(found[k].value) if len(found) > k else 0.0
-    return ScoreRanking(tuple(found[:k]), values, total - sum(values), examined, count, bound)
+    return ScoreRanking(tuple(found[:k]), values, total - sum(values), examined, count, bound, checker)
 
 
 def _row(term: AnyScoreTerm) -> tuple[object, ...]:

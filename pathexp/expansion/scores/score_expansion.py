@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...answer import Answer, Facts, Figure, Note, Part, visible
+from ...answer import Answer, Check, Facts, Figure, Note, Part, visible
 from ...arguments import AMOUNT, TEXT, Kind, expect, instance, sequence_of
 from ...errors import PathexpError, SizeError
 from ...graph import Array, Query, freeze
@@ -24,6 +24,7 @@ from ...model import Target, Trace
 from ..expansion import Expansion
 from ..header import counted, run_facts
 from ..path import Path
+from ..proof import Listed, Side, check_pairs
 from ..ranking import Ranking
 from .largest import largest_pairs, terms_of_order
 from .pair import Pair
@@ -268,7 +269,23 @@ class ScoreExpansion(Answer):
         expect("top", k=(k, AMOUNT))
         bias = [] if self.position_bias is None else [self.position_bias]
         pairs, examined = largest_pairs(self.pair, self.queries, self.keys, self.count_by_order(), int(k) + 1)
-        return ranked([*bias, *pairs], int(k), self.value(), examined + len(bias), self.count())
+        return ranked(
+            [*bias, *pairs], int(k), self.value(), examined + len(bias), self.count(), self._check_of
+        )
+
+    def _check_of(self, ranking: ScoreRanking) -> tuple[Check, ...]:
+        """Every pair of paths again, by code that shares only the graph with the ranking."""
+        turn = self.pair.form.rotation(self.pair.query - self.pair.key)
+        queries = Side(self.queries.walk, self.pair.query)
+        keys = Side(self.keys.walk, self.pair.key, None if turn is None else turn.numbers().dense())
+        listed = {
+            (tuple(term.query_term.path), tuple(term.key_term.path)): value
+            for term, value in zip(ranking.terms, ranking.values, strict=True)
+            if isinstance(term, ScoreTerm)
+        }
+        counts = self.count_by_order()
+        skipped = [(a, b) for a, row in enumerate(counts) for b, amount in enumerate(row) if not amount]
+        return tuple(check_pairs(queries, keys, self.pair.scale, Listed(listed, ranking.bound), skipped))
 
     def top_keys(self, k: int) -> Ranking:
         """Return the k key paths of largest absolute value, each met by the whole query (all its paths at once).

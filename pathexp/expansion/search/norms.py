@@ -163,14 +163,14 @@ def _outputs(layout: Layout, b: int, s: int, found: Lengths, entries: Entries, s
     read = heads.amounts @ entries.misread(heads, stream)
     for state, steps in enumerate(layout.steps[b]):
         here = entries.states == state
+        if not here.any() and state not in found:  # that what is there is tiny does not mean that nothing is
+            continue
         moved = np.einsum("cij,cejr->ceir", heads.patterns, values[:, here], optimize=True)
         lengths_moved = lengths(moved) * outside[:, here, None]
         longest = lengths_moved.max(axis=1, initial=0.0) + (read if here.any() else 0.0)
         if state in found:
             by_sum = np.einsum("cij,cj->ci", heads.amounts, found[state][s])
             longest = np.maximum(longest, by_sum)
-        if not np.any(longest):
-            continue
         for after in {int(a) for a in steps[heads.members] if a >= 0}:
             rows = (steps[heads.members] == after)[:, None]
             known = made.lengths.get(after, np.zeros_like(longest))

@@ -314,12 +314,19 @@ def lost(operator: Operator, far: Array) -> Array:
 
 def underflow(operator: Operator) -> float:
     """Return more than what underflows where the factors of an operator are multiplied, for vectors of length one."""
-    parts = [part.position + part.feature for part in operator if isinstance(part, Step)]
-    sizes = [size(factor.numbers()) for word in parts for factor in word]
-    gates = [
-        float(np.max(np.abs(part.numbers()), initial=0.0)) for part in operator if isinstance(part, Gate)
-    ]
-    return _product([LEAST, *(max(1.0, found) for found in (*sizes, *gates))])
+    return _product([LEAST, *map(_grown, operator)])
+
+
+def _grown(part: Part) -> float:
+    """How much what underflowed before or inside a part can grow in it, at least 1."""
+    match part:
+        case Gate():
+            return max(1.0, float(np.max(np.abs(part.numbers()), initial=0.0)))
+        case Action():
+            return part.grows
+        case Parallel(terms=terms):
+            return max(1.0, sum(underflow(term) / LEAST for term in terms))
+    return _product([max(1.0, size(factor.numbers())) for factor in part.position + part.feature] or [1.0])
 
 
 LEAST = 1e-300

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ...errors import GraphError
-from ..actions import lengths
+from ..actions import grown, lengths
 from ..kernel import Indices
 from ..operators import Action, Array, Operator
 from .attention import Attention
@@ -80,7 +80,11 @@ class Products(Action):
 
     @property
     def roundings(self) -> int:
-        return self.columns + 2
+        return len(self.others) + self.rows + self.columns + 2
+
+    @property
+    def grows(self) -> float:
+        return grown(self.slopes, self.others)
 
     @property
     def cost(self) -> int:

@@ -69,5 +69,9 @@ class Turn(Action):
         return noise * max(1.0, float(np.hypot(self.cos, self.sin).max(initial=0.0)))
 
     @property
+    def grows(self) -> float:
+        return 2 * max(1.0, float(np.max(np.abs([self.cos, self.sin]), initial=0.0)))
+
+    @property
     def cost(self) -> int:
         return 4 * int(self.cos.shape[1])

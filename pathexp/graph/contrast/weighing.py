@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ...errors import GraphError
-from ..actions import lengths, mixed_noise
+from ..actions import grown, lengths, mixed_noise
 from ..kernel import Indices
 from ..operators import Action, Array
 
@@ -87,6 +87,11 @@ class _Scores(Action):
     @property
     def columns(self) -> int:  # type: ignore[override]
         return int(self.weighing.keys.shape[1])
+
+    @property
+    def grows(self) -> float:
+        weighing = self.weighing
+        return 4 * grown(weighing.means, weighing.slopes, weighing.queries, weighing.keys, weighing.values)
 
     @property
     def cost(self) -> int:
