@@ -50,10 +50,11 @@ RIGHT = {
     **dict.fromkeys(("token", "a", "b", "output"), (0,)),
     **dict.fromkeys(("direction", "share", "side", "type", "mode", "at"), ()),
     "positions": (True,),
+    "key": (0,),
     **dict.fromkeys(
         ("k", "count", "label", "head", "point", "space", "name", "kind", "pair", "paths", "port"), ()
     ),
-    **dict.fromkeys(("query", "key", "condition", "target", "trace", "graph", "how"), ()),
+    **dict.fromkeys(("query", "condition", "target", "trace", "graph", "how", "head", "tree"), ()),
 }
 """By the name of an argument, which of the wrong values are right there."""
 LEFT_OUT = {
@@ -75,7 +76,15 @@ LEFT_OUT = {
     "certificate",
 }
 """Arguments with tests of their own."""
-GIVEN = {"target": TARGET, "token": 1, "a": 1, "b": 2, "vector": [0.0] * MODEL.config.d_vocab, "k": 2}
+GIVEN = {
+    "target": TARGET,
+    "token": 1,
+    "a": 1,
+    "b": 2,
+    "vector": [0.0] * MODEL.config.d_vocab,
+    "k": 2,
+    "head": "L1H0",
+}
 
 
 def questions(result):

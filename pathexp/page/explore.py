@@ -114,6 +114,10 @@ def explore(
     False
     """
     expect("explore", port=(port, whole(0)), browser=(browser, TRUTH), name=(name, instance(str, "a text")))
+    expect(
+        "explore",
+        target=(target, instance((Target, type(None)), "a target, such as trace.logit(3), or None")),
+    )
     session = session_of(what, text, target, name)
     uvicorn = extra("uvicorn", "web", "pages that are served")
     listening = _listen(port)

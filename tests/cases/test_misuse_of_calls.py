@@ -47,8 +47,10 @@ def calls():
     )
     term = terms["E L0H0 U"]
     short = {"model": model, "length": 4}
+    cases = [px.Case([1, 2, 3], answer=2, wrong=1), px.Case([3, 1], answer=1, wrong=2)]
     return {
         "attribution": {"what": trace, "target": target, "by": "head", "k": 3},
+        "average": {"question": px.attribution, "model": model, "cases": cases, "contrast": False, "quantiles": (0.5,), "executor": None, "folder": None},
         "bigrams": {"model": model, "corpus": TEXTS, "min_count": 1, "chunks": 2},
         "bottlenecks": {"model": model, "corpus": TEXTS, "limits": Limits()},
         "composition": {"model": model, "path": ["L0H0", "L1H0"], "norms": "raw", "distance": 0},
@@ -56,6 +58,8 @@ def calls():
         "decompose": {"trace": trace, "point": "L0.out"},
         "equivariance": {"what": trace, "seed": 1},
         "evaluate": {"expr": term.expr, "arrays": terms.arrays()},
+        "explore": {"what": model, "text": [1, 2, 3], "target": None, "port": 0, "browser": False, "name": "x"},
+        "faithfulness": {"model": model, "cases": cases, "edges": (1.0, 0.5), "circuit": None, "how": "frozen", "zero": "zero", "inputs": "qkv", "ranking": "flow"},
         "expand": {"what": trace, "query": "E .* U"},
         "derive_score": {"head": "L1H0", "layers": 2, "heads": 1, "positions": "rotary", "distance": 2, "max_terms": 3},
         "entropy": {"trace": trace},
@@ -136,6 +140,8 @@ def done(name, arguments):
     found = call(**arguments) if isinstance(arguments, dict) else call(*arguments)
     if inspect.isgenerator(found):
         next(found)
+    if name == "explore":
+        found.stop()
     return found
 
 
