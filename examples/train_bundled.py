@@ -1,6 +1,6 @@
 """Train the attention-only models that ship with pathexp: attn-0l, attn-1l, attn-2l.
 
-The only place of the project that needs torch. From the root of the project:
+Needs torch, as train_periodic.py does and nothing else here. From the root of the project:
 
     python examples/train_bundled.py tinyshakespeare.txt kjv.jsonl --layers 2 --steps 16000 --out attn-2l.npz
 

@@ -14,7 +14,9 @@ from pathexp.cli import main
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-NEEDS_MORE = {"choose_vocabulary.py", "indirect_objects.py", "pack_bundled.py", "train_bundled.py"}
+NEEDS_MORE = {
+    "choose_vocabulary.py", "indirect_objects.py", "pack_bundled.py", "train_bundled.py", "train_periodic.py",
+}  # fmt: skip
 """Examples that make the trained models, from a corpus, with torch, or need a model of another package."""
 
 
@@ -47,10 +49,10 @@ def test_examples_run_and_show_a_verdict(path):
     assert "paths add up to the" in done.stdout
 
 
-def test_torch_is_only_in_the_training_script():
+def test_torch_is_only_in_the_training_scripts():
     for path in [*ROOT.glob("pathexp/**/*.py"), *ROOT.glob("examples/*.py")]:
         if re.search(r"^\s*(import|from) torch", path.read_text(), re.M):
-            assert path.name == "train_bundled.py", path
+            assert path.name in ("train_bundled.py", "train_periodic.py"), path
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,12 @@ from ..circuits.subspaces.rotate_basis import rotate_basis
 from .command import CORPUS, NORMS, SEED, Command, Option, ids, integer, token, whole
 
 REPEATED = (
-    Option("length", "tokens per copy (default: 50, or as many as fit)", whole(1), metavar="N"),
+    Option(
+        "length",
+        "tokens per copy, one length or several (default: 50,33, or as many as fit)",
+        ids,
+        metavar="N,N",
+    ),
     Option("runs", "how many texts (8)", whole(1), metavar="N"),
     Option("prefix", "token ids that go before, such as 1 or 1,5", ids, metavar="IDS"),
     SEED,
@@ -39,7 +44,10 @@ COMMANDS: tuple[Command, ...] = (
         "heads", heads, "one model",
         "show what every head attends to on repeated tokens, and whether it copies",
         "pathexp heads attn-2l --runs 4",
-        long=True, states=True, options=(CORPUS, *REPEATED),
+        long=True, states=True, options=(
+            CORPUS, *REPEATED,
+            Option("cases", "also the attention to the roles of these cases, a .jsonl or .csv file", metavar="FILE"),
+        ),
     ),
     Command(
         "induction", induction, "one model",

@@ -1,19 +1,22 @@
 """What each head of a model attends to on repeated tokens: its attention type.
 
 On such a text the token before, the earlier copy of the current token, and the token after that copy are at known
-places. Elhage et al. 2021, "Induction Heads"; Olsson et al. 2022, "In-context Learning and Induction Heads",
-"Key Concepts".
+places. Texts have several lengths: an induction head attends to the token after the earlier copy at every one of them, a
+head that attends by a fixed offset at one alone. Elhage et al. 2021, "Induction Heads", "Primarily Positional Attention
+Heads"; Olsson et al. 2022, "In-context Learning and Induction Heads", "Key Concepts".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ...answer import Figure
 from ...errors import PathexpError
+from ...graph import Array
 from ...labels import head_label
 from ...model import Model
 from ...model.model import check_model
@@ -21,61 +24,119 @@ from ..corpus.accumulate import accumulate
 from ..corpus.corpus import Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
-from .repeated_tokens import TYPES, RepeatedRun, RepeatedTokens, checked_runs
+from .losses import CopyLosses
+from .repeated_measures import measure
+from .repeated_tokens import INDUCTION, TYPES, Length, RepeatedTokens, checked_runs
 
-NO_TYPE = "-"
+FIXED_OFFSET, POSITIONAL, NO_TYPE = "fixed offset", "positional", "-"
+EVERY_TYPE = (*TYPES, FIXED_OFFSET, POSITIONAL, NO_TYPE)
 THRESHOLD = 0.4
 """Mean attention from which a head is of a type."""
+NAMED = 0.1
+"""Mean attention from which an offset is named."""
 
 
 @dataclass(frozen=True)
 class HeadType:
-    """The mean attention of one head from the second copy of repeated tokens, by where it attends."""
+    """The mean attention of one head from the second copy of repeated tokens, by where it attends.
+
+    `by_length` holds it for every length, `attention` the least over the lengths: what holds at all of them. `offsets`
+    are the distances that get `NAMED` or more at every length, whatever the tokens, and their least attention.
+    `previous_at_keys` is the attention from the induction positions, the keys that induction heads read, to the
+    position before. `copied` is the share of queries at which the head raises the next token most of all tokens of the
+    copy; None where what heads write is not read at the logits straight.
+    """
 
     label: str
-    attention: dict[str, float]
+    by_length: Mapping[int, Mapping[str, float]]
+    offsets: Mapping[int, float]
+    previous_at_keys: float
+    copied: float | None
+
+    @property
+    def attention(self) -> dict[str, float]:
+        """The attention that each type gets at every length: the least of them."""
+        return {name: min(found[name] for found in self.by_length.values()) for name in TYPES}
 
     @property
     def strongest(self) -> float:
-        """The most attention that any type gets."""
+        """The most attention that any type gets at every length."""
         return max(self.attention.values())
 
     @property
     def type(self) -> str:
-        """The type with most attention, if that is at least `THRESHOLD`; else "-"."""
-        best = max(self.attention, key=lambda name: self.attention[name])
-        return best if self.attention[best] >= THRESHOLD else NO_TYPE
+        """The type with most attention, if that is at least `THRESHOLD`; else whether it attends by position, else "-".
+
+        "fixed offset": one distance from 2 up gets as much at every length. "positional": the named distances do so
+        together.
+        """
+        attention = self.attention
+        best = max(attention, key=lambda name: attention[name])
+        if attention[best] >= THRESHOLD:
+            return best
+        if any(share >= THRESHOLD for offset, share in self.offsets.items() if offset > 1):
+            return FIXED_OFFSET
+        return POSITIONAL if sum(self.offsets.values()) >= THRESHOLD else NO_TYPE
+
+    @property
+    def only_at(self) -> tuple[int, ...]:
+        """The lengths at which it attends to the induction position, where that is not so at all of them."""
+        if self.attention[INDUCTION] >= THRESHOLD:
+            return ()
+        return tuple(n for n, found in self.by_length.items() if found[INDUCTION] >= THRESHOLD)
+
+    @property
+    def remark(self) -> str:
+        """What the type leaves out: distances, and induction at some lengths only."""
+        words = [f"{offset} back {share:.2f}" for offset, share in self.offsets.items()]
+        shown = words if self.type in (FIXED_OFFSET, POSITIONAL) else []
+        if self.only_at:
+            shown.append(f"induction at length {' and '.join(map(str, self.only_at))} only")
+        return ", ".join(shown)
 
 
 @dataclass(frozen=True)
 class HeadTypes:
     """The attention types of all heads of a model, and how much better it predicts repeated tokens.
 
-    Losses are means in nats per token: `first_loss` of the first copy, `second_loss` of the second; `length`
-    tokens per copy. `tally` holds the sums over texts, to save and to resume from.
+    `losses` by length, longest first; empty where a next-token loss means nothing. `tally` holds the sums over texts,
+    to save and to resume from.
     """
 
     heads: tuple[HeadType, ...]
-    first_loss: float
-    second_loss: float
-    length: int
+    losses: tuple[CopyLosses, ...]
+    lengths: tuple[int, ...]
     tally: Tally
 
     @property
     def runs(self) -> int:
-        """How many texts."""
+        """How many texts of each length."""
         return self.tally.windows
+
+    @property
+    def length(self) -> int:
+        """How many tokens the longest copy has."""
+        return self.lengths[0]
+
+    @property
+    def first_loss(self) -> float | None:
+        """The loss of the first copy at the longest length, in nats per token; None where it means nothing."""
+        return self.losses[0].first if self.losses else None
+
+    @property
+    def second_loss(self) -> float | None:
+        """The loss of the second copy at the longest length, in nats per token; None where it means nothing."""
+        return self.losses[0].second if self.losses else None
 
     def of_type(self, type: str) -> tuple[str, ...]:
         """Return the labels of the heads of a type. Raises PathexpError for an unknown one."""
-        if type not in (*TYPES, NO_TYPE):
-            raise PathexpError(f"unknown attention type {type!r}; choose from: {', '.join(TYPES)}")
+        if type not in EVERY_TYPE:
+            raise PathexpError(f"unknown attention type {type!r}; choose from: {', '.join(EVERY_TYPE[:-1])}")
         return tuple(head.label for head in self.heads if head.type == type)
 
     def ranked(self) -> tuple[HeadType, ...]:
         """Return the heads of a type, type by type, then all others, those with most attention first."""
-        order = (*TYPES, NO_TYPE)
-        return tuple(sorted(self.heads, key=lambda head: (order.index(head.type), -head.strongest)))
+        return tuple(sorted(self.heads, key=lambda head: (EVERY_TYPE.index(head.type), -head.strongest)))
 
     def __getitem__(self, label: str) -> HeadType:
         """Return the row of one head. Raises PathexpError if there is none."""
@@ -95,7 +156,7 @@ def head_types(
     model: Model,
     *,
     corpus: Source | None = None,
-    length: int | None = None,
+    length: Length = None,
     runs: int = 8,
     prefix: Sequence[int] = (),
     seed: int = 0,
@@ -103,45 +164,60 @@ def head_types(
 ) -> HeadTypes:
     """Return the attention type of every head on repeated tokens: random ones, or the windows of a corpus.
 
-    Mean attention (a share, 0 to 1) and losses in nats per token, over the second copies of `runs` texts, to the
-    token before, to the token after the earlier copy (induction), to the earlier copy (duplicate), to the token
-    itself and to position 0. Arguments as in `repeated_runs`, and `limits`.
-    Olsson et al. 2022, "In-context Learning and Induction Heads", "Key Concepts". Cost: `runs` forward passes, one
-    trace held at a
-    time.
+    Mean attention (a share, 0 to 1) and losses in nats per token, over the second copies of `runs` texts of each
+    length, to the token before, to the token after the earlier copy (induction), to the earlier copy (duplicate), to
+    the token itself and to position 0. `length`: tokens per copy, or several; by default two coprime ones, since one
+    alone cannot tell a fixed offset from induction. Other arguments as in `repeated_runs`, and `limits`.
+    Olsson et al. 2022, "In-context Learning and Induction Heads", "Key Concepts". Cost: `runs` forward passes a length,
+    one trace held at a time.
 
     >>> import pathexp as px
     >>> found = head_types(px.induction_model())
     >>> [(head.label, head.type) for head in found.heads]
     [('L0H0', 'previous token'), ('L1H0', 'induction')]
-    >>> found.second_loss < 0.01 < found.first_loss
-    True
+    >>> found.lengths, found.second_loss < 0.01 < found.first_loss
+    ((8, 5), True)
     """
     check_model(model, "head_types")
     texts = RepeatedTokens(model, length, prefix, seed)
     found = accumulate(
         texts.random() if corpus is None else texts.of(corpus),
-        lambda tokens: _measured(texts.run(tokens)),
+        partial(measure, texts),
         texts.question(f"attention types, {f'random seed {seed}' if corpus is None else 'a corpus'},"),
         most=checked_runs(runs),
         limits=limits,
     )
-    attention, losses = found.mean("attention"), found.mean("losses")
-    heads = tuple(
-        HeadType(head_label(layer, head), dict(zip(TYPES, attention[layer, head].tolist(), strict=True)))
-        for layer, head in np.ndindex(attention.shape[:2])
+    return HeadTypes(_heads(found, texts), _losses(found, texts), texts.lengths, found)
+
+
+def _heads(found: Tally, texts: RepeatedTokens) -> tuple[HeadType, ...]:
+    attention = {n: found.mean(f"{n} attention") for n in texts.lengths}
+    offsets = np.min([found.mean(f"{n} offsets") for n in texts.lengths], axis=0)
+    keys = np.min([found.mean(f"{n} previous at keys") for n in texts.lengths], axis=0)
+    measured = f"{texts.copy} copied" in found.sums
+    copied = np.min([found.mean(f"{n} copied") for n in texts.lengths], axis=0) if measured else None
+    return tuple(
+        HeadType(
+            head_label(*place),
+            {n: dict(zip(TYPES, array[place].tolist(), strict=True)) for n, array in attention.items()},
+            _named(offsets[place], texts.lengths),
+            float(keys[place]),
+            None if copied is None else float(copied[place]),
+        )
+        for place in np.ndindex(keys.shape)
     )
-    return HeadTypes(heads, float(losses[0]), float(losses[1]), texts.copy, found)
 
 
-def _measured(text: RepeatedRun) -> Mapping[str, np.ndarray]:
-    """Every head's mean attention by type, (L, H, types), and the losses of both copies."""
-    attention = np.stack([_mean_attention(text, name) for name in TYPES], axis=-1)
-    return {"attention": attention, "losses": np.array(text.losses())}
+def _named(offsets: Array, lengths: Sequence[int]) -> dict[int, float]:
+    """The distances with much attention, the most first; at one length those of the copies are left out."""
+    hidden = {lengths[0] - 1, lengths[0]} if len(lengths) == 1 else set()
+    order = np.argsort(-offsets, kind="stable")
+    return {int(k): float(offsets[k]) for k in order if offsets[k] >= NAMED and int(k) not in hidden}
 
 
-def _mean_attention(text: RepeatedRun, name: str) -> np.ndarray:
-    """The mean attention of every head (L, H) from the second copy to where a type attends."""
-    queries = np.array(text.second)
-    factor, offset = text.attended()[name]
-    return np.asarray(text.trace.patterns[:, :, queries, factor * queries + offset].mean(axis=-1))
+def _losses(found: Tally, texts: RepeatedTokens) -> tuple[CopyLosses, ...]:
+    names = {n: f"{n} losses" for n in texts.lengths}
+    means = {n: found.mean(name).tolist() for n, name in names.items() if name in found.sums}
+    return tuple(
+        CopyLosses(n, first, second, square, found.windows) for n, (first, second, square) in means.items()
+    )

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...answer import Answer, Facts, Note, Part, Table, columns
 from ...arguments import expect, whole
 from ...expansion.header import model_facts
+from ...labels import read_label
 from ...model import Model
 from ...model.model import check_model
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
 from .copying import spectrum_columns, spectrum_row
-from .head_types import HeadTypes, head_types
+from .head_types import HeadType, HeadTypes, head_types
 from .heads import loss_parts
 from .induction_pairs import InductionPair, induction_pairs
 from .induction_score import InductionScore, induction_score
-from .repeated_tokens import INDUCTION
+from .induction_verdict import UNDECIDED, YES, HeadVerdict, head_verdict, model_verdict
+from .pointer_pairs import PointerPair, pointer_pairs
+from .repeated_tokens import DUPLICATE, INDUCTION, Length
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Induction(Answer):
     """The induction heads of a model: by its weights, by its attention, and why they attend where they do.
 
-    `pairs` are all heads with all earlier ones, `types` the attention types on repeated random tokens, `scores` the
-    expanded scores of the heads that are induction heads by attention.
+    `pairs` are all heads with all earlier ones (K-composition), `pointers` the same by Q-composition, `types` the
+    attention types on repeated random tokens, `scores` the expanded scores of the heads that are induction heads by
+    attention.
     """
 
     live: ClassVar[frozenset[str]] = frozenset({"model", "pairs"})
 
     model: Model
     pairs: tuple[InductionPair, ...]
+    pointers: tuple[PointerPair, ...]
     types: HeadTypes
     scores: tuple[InductionScore, ...] = ()
 
@@ -43,8 +48,10 @@ class Induction(Answer):
 
     @property
     def from_weights(self) -> tuple[str, ...]:
-        """The heads that some earlier head makes an induction head by the weights."""
-        return tuple(dict.fromkeys(pair.head for pair in self.pairs if pair.is_induction))
+        """The heads that some earlier head makes an induction head by the weights, through keys or through queries."""
+        found = {pair.head for pair in self.pairs if pair.is_induction}
+        found |= {pair.head for pair in self.pointers if pair.is_induction}
+        return tuple(head.label for head in self.types.heads if head.label in found)
 
     @property
     def from_attention(self) -> tuple[str, ...]:
@@ -65,26 +72,55 @@ class Induction(Answer):
         _ = self.types[head]
         return strongest([pair for pair in self.pairs if pair.head == head])
 
+    @property
+    def verdicts(self) -> tuple[HeadVerdict, ...]:
+        """Whether each head is an induction head, and why."""
+        by_weights = set(self.from_weights)
+        return tuple(head_verdict(head, self.types, head.label in by_weights) for head in self.types.heads)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the model has induction heads: "induction", "none" or "undecided"."""
+        return self._verdict()[0]
+
+    def _verdict(self) -> tuple[str, str]:
+        return model_verdict(self.verdicts, self.types.losses, self.from_weights)
+
     def headline(self) -> str:
-        """Return the induction heads by attention."""
-        return f"induction heads by attention: {_names(self.from_attention)}"
+        """Return the induction heads, or that there are none, or that it is undecided."""
+        heads = [each.head for each in self.verdicts if each.verdict == YES]
+        return f"induction heads: {', '.join(heads) or self.verdict}"
 
     def parts(self) -> Iterator[Part]:
-        """Yield both lists, the strongest pair of every head, the expanded scores, and the attention of all heads."""
+        """Yield both lists, verdicts, the pairs of every head, the expanded scores, and the attention of all heads."""
         yield model_facts(self.model)
         yield Facts(
             {
+                "verdict": self.verdict,
                 "from_weights": " ".join(self.from_weights),
                 "from_attention": " ".join(self.from_attention),
                 "agree": self.agree,
             }
         )
-        yield Note(f"induction heads by the weights: {_names(self.from_weights)}{_AGREE[self.agree]}")
+        yield Note(
+            f"{self._verdict()[1]}\nby attention: {_names(self.from_attention)}\nby the weights: {_names(self.from_weights)}{_AGREE[self.agree]}"
+        )
         yield from loss_parts(self.types)
         yield self._pairs()
+        yield from self._why()
+        if pointing := [pair for pair in self.pointers if pair.is_induction]:
+            yield _pointers_table(pointing)
         if self.scores:
             yield scores_table(self.scores)
         yield self.types.figure()
+
+    def _why(self) -> Iterator[Part]:
+        """Why each head that is one, or may be one, is."""
+        rows = [each for each in self.verdicts if each.verdict in (YES, UNDECIDED)]
+        if rows:
+            head = (columns.text("head"), columns.text("verdict"), columns.text("because"))
+            found = [(each.head, each.verdict, each.because) for each in rows]
+            yield Table(head, found, "verdicts", "verdicts", key=("head",), value="verdict", shown=24)
 
     def _pairs(self) -> Table:
         """The strongest pair of every head that has an earlier one; heads that are induction heads first."""
@@ -95,6 +131,7 @@ class Induction(Answer):
             columns.number("attention", "prefix-matching score", digits=3, signed=False),
             columns.text("previous_head", "previous-token head"),
             columns.number("previous", "previous-token attention", digits=3, signed=False),
+            columns.number("previous_at_keys", "at the keys read", digits=3, signed=False),
             *spectrum_columns("matching", "QK matching score"),
             columns.number("on_diagonal", "top-1 self-match", digits=3, signed=False),
             *spectrum_columns("copying", "OV copying score"),
@@ -107,7 +144,7 @@ class Induction(Answer):
     def _row(self, pair: InductionPair) -> tuple[object, ...]:
         return (
             pair.head, pair.is_induction, self.types[pair.head].attention[INDUCTION], pair.previous_head,
-            pair.previous, *spectrum_row(pair.matching), pair.on_diagonal, *spectrum_row(pair.copying),
+            pair.previous, self.types[pair.previous_head].previous_at_keys, *spectrum_row(pair.matching), pair.on_diagonal, *spectrum_row(pair.copying),
         )  # fmt: skip
 
 
@@ -128,19 +165,36 @@ def strongest(pairs: Sequence[InductionPair]) -> InductionPair | None:
     return best
 
 
+def _pointers_table(pairs: Sequence[PointerPair]) -> Table:
+    head = (
+        columns.text("head"), columns.text("query_head", "earlier copy found by"),
+        columns.number("matching", "matches itself", digits=3, signed=False),
+        columns.number("pointing", "asks for the next place", digits=3, signed=False),
+        columns.number("copying", "OV copying score", digits=3),
+    )  # fmt: skip
+    rows = [(pair.head, pair.query_head, pair.matching, pair.pointing, pair.copying) for pair in pairs]
+    title = "by the weights, through queries: an earlier head writes where the token stood"
+    return Table(head, rows, "pointers", title, key=("head", "query_head"), value="pointing", shown=16)
+
+
 def scores_table(scores: Sequence[InductionScore]) -> Table:
-    """Return expanded scores as one row a head: advantage, part through the earlier head, and by kind of term."""
+    """Return expanded scores as one row a head: advantage, parts by who made keys and queries, and by kind of term."""
     kinds = list(scores[0].by_kind)
     head = (
-        columns.text("head"), columns.text("previous_head", "previous head"),
-        columns.number("advantage", digits=2), columns.number("through", "via its keys", digits=2),
-        columns.share("share"), *(columns.number(_column(kind), kind, digits=2) for kind in kinds),
-        columns.hidden("queries"),
+        columns.text("head"), columns.number("advantage", digits=2),
+        columns.text("previous_head", "keys made by"), columns.number("through", "through them", digits=2),
+        columns.share("share"),
+        columns.text("query_head", "queries made by"), columns.number("through_queries", "through them", digits=2),
+        columns.share("query_share", "share"), columns.number("through_both", "both", digits=2),
+        *(columns.number(_column(kind), kind, digits=2) for kind in kinds), columns.hidden("queries"),
     )  # fmt: skip
     rows = [
-        (s.head, s.previous_head, s.advantage, s.through, s.share, *s.by_kind.values(), s.queries)
+        (
+            s.head, s.advantage, s.previous_head, s.through, s.share, s.query_head, s.through_queries, s.query_share,
+            s.through_both, *s.by_kind.values(), s.queries,
+        )
         for s in scores
-    ]
+    ]  # fmt: skip
     title = "score of the induction position above the mean of the other keys, by pairs of paths"
     return Table(head, rows, "scores", title, key=("head",), value="share", shown=16)
 
@@ -152,7 +206,7 @@ def _column(kind: str) -> str:
 def induction(
     model: Model,
     *,
-    length: int | None = None,
+    length: Length = None,
     runs: int = 8,
     prefix: Sequence[int] = (),
     seed: int = 0,
@@ -162,31 +216,45 @@ def induction(
     """Return a model's induction heads, from its weights and from repeated random tokens, and explain their scores.
 
     Arguments as in `heads`; `score_runs` texts are used to expand the scores of each head that attends to the
-    induction position (0: none). An empty list means that no head passes the thresholds,
-    `induction_pairs.SHARE` and `head_types.THRESHOLD`. Elhage et al. 2021, "Induction Heads". Raises PathexpError for
-    post-norm models.
+    induction position (0: none): the part through keys of the earlier head that attends one back most where keys are
+    read, and through queries of the one that attends to the earlier copy most. An empty list means that no head passes
+    the thresholds, `induction_pairs.SHARE` and `head_types.THRESHOLD`; "undecided" that the evidence does not
+    agree, or that the loss falls without a head. Elhage et al. 2021, "Checking the Mechanistic Theory"; Olsson et al.
+    2022, "Key Concepts". Raises PathexpError for post-norm models.
 
     >>> import pathexp as px
     >>> found = induction(px.load("attn-2l"), score_runs=0)
     >>> found.from_weights
     ('L1H0', 'L1H2', 'L1H3', 'L1H5', 'L1H7')
-    >>> found.agree
-    True
+    >>> found.agree, found.verdict
+    (True, 'induction')
     """
     check_model(model, "induction")
     expect("induction", score_runs=(score_runs, whole(0)))
     types = head_types(model, length=length, runs=runs, prefix=prefix, seed=seed, limits=limits)
-    found = Induction(model, induction_pairs(model), types)
-    chosen = (
-        [pair for label in found.from_attention if (pair := found.strongest_pair(label))]
-        if score_runs
-        else []
-    )
+    found = Induction(model, induction_pairs(model), pointer_pairs(model), types)
+    chosen = [label for label in found.from_attention if read_label(label).layer] if score_runs else []
     scores = [
         induction_score(
-            model, pair.head, pair.previous_head, length=length, runs=score_runs, prefix=prefix, seed=seed,
-            limits=Limits(limits.seconds, limits.progress)
+            model, label, _makes(types, label, _keys), query_head=_makes(types, label, _queries), length=length,
+            runs=score_runs, prefix=prefix, seed=seed, limits=Limits(limits.seconds, limits.progress)
         )
-        for pair in chosen
+        for label in chosen
     ]  # fmt: skip
-    return Induction(model, found.pairs, types, tuple(scores))
+    return Induction(model, found.pairs, found.pointers, types, tuple(scores))
+
+
+def _makes(types: HeadTypes, label: str, by: Callable[[HeadType], float]) -> str:
+    """The earlier head that makes keys, or queries, by a measure."""
+    layers = [read_label(head.label).layer or 0 for head in types.heads]
+    here = read_label(label).layer or 0
+    earlier = (head for head, layer in zip(types.heads, layers, strict=True) if layer < here)
+    return max(earlier, key=by).label
+
+
+def _keys(head: HeadType) -> float:
+    return head.previous_at_keys
+
+
+def _queries(head: HeadType) -> float:
+    return head.attention[DUPLICATE]

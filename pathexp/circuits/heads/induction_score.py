@@ -1,4 +1,4 @@
-"""Why an induction head attends where it does: its score, expanded, and the part through keys of an earlier head."""
+"""Why an induction head attends where it does: its score, expanded, by which head made its keys, and which its queries."""
 
 from __future__ import annotations
 
@@ -17,42 +17,60 @@ from ...model.model import check_model
 from ..corpus.accumulate import accumulate
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
-from .repeated_tokens import RepeatedRun, RepeatedTokens, checked_runs
+from .repeated_tokens import Length, RepeatedRun, RepeatedTokens, checked_runs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InductionScore(Answer):
-    """Which part of a head's score of the induction position comes through keys that an earlier head made.
+    """Which part of a head's score of the induction position comes through keys that one head made, and through queries.
 
     Means over queries of the advantage: the score of the induction position minus the mean of the other keys' (the
     softmax sees nothing else). `advantage` is that of all terms, `through` that of pairs of paths whose key path
-    passes `previous_head`, `by_kind` that of each kind of term. `tally` holds the sums over texts, to save and to
-    resume from.
+    passes `previous_head`, `through_queries` of those whose query path passes `query_head`, `through_both` of those that
+    do both (and are counted in either), `by_kind` that of each kind of term. `tally` holds the sums over texts, to save
+    and to resume from.
     """
 
     head: str
     previous_head: str
+    query_head: str
     advantage: float
     through: float
+    through_queries: float
+    through_both: float
     by_kind: dict[str, float]
     queries: int
     tally: Tally
 
     @property
-    def share(self) -> float:
-        """The share of the advantage that keys through the earlier head hold."""
-        return self.through / self.advantage
+    def share(self) -> float | None:
+        """The share of the advantage that keys through the earlier head hold; None where there is no advantage."""
+        return self.through / self.advantage if self.advantage > 0 else None
+
+    @property
+    def query_share(self) -> float | None:
+        """The share of the advantage that queries through `query_head` hold; None where there is no advantage."""
+        return self.through_queries / self.advantage if self.advantage > 0 else None
 
     def headline(self) -> str:
-        """Return the share."""
+        """Return the shares, or that there is nothing to share."""
+        if self.advantage <= 0:
+            return (
+                f"{self.head} scores the induction position {self.advantage:+.2f} against the other keys: no advantage, "
+                "so nothing is a share of it"
+            )
         return (
-            f"{self.head} scores the induction position {self.advantage:+.2f} above the other keys; "
-            f"{self.through:+.2f} ({self.share:.1%}) through keys made by {self.previous_head}"
+            f"{self.head} scores the induction position {self.advantage:+.2f} above the other keys; {self.through:+.2f} "
+            f"({self.share:.1%}) through keys made by {self.previous_head}, {self.through_queries:+.2f} "
+            f"({self.query_share:.1%}) through queries made by {self.query_head}, {self.through_both:+.2f} through both"
         )
 
     def parts(self) -> Iterator[Part]:
         """Yield the advantage by kind of term."""
-        names = ("head", "previous_head", "advantage", "through", "share", "queries")
+        names = (
+            "head", "previous_head", "query_head", "advantage", "through", "share", "through_queries", "query_share",
+            "through_both", "queries",
+        )  # fmt: skip
         yield Facts({name: getattr(self, name) for name in names})
         yield Table(
             (columns.text("kind"), columns.number("advantage")), self.by_kind.items(), "kinds", key=("kind",),
@@ -65,17 +83,19 @@ def induction_score(
     head: str,
     previous_head: str,
     *,
-    length: int | None = None,
+    query_head: str | None = None,
+    length: Length = None,
     runs: int = 2,
     prefix: Sequence[int] = (),
     seed: int = 0,
     queries: int = 8,
     limits: Limits = NO_LIMITS,
 ) -> InductionScore:
-    """Return what share of a head's induction score comes through keys that an earlier head made.
+    """Return what share of a head's induction score comes through keys that one earlier head made, and through queries.
 
     The score of the induction position is expanded over pairs of paths for the last `queries` positions of `runs`
-    texts of repeated random tokens; `limits` say when to stop, and from which sums to resume. Elhage et al. 2021, "Path
+    texts of repeated random tokens, of the longest length; `query_head` is by default `previous_head`; `limits` say
+    when to stop, and from which sums to resume. Elhage et al. 2021, "Path
     Expansion of Attention Scores QK Circuit". Raises GraphError if there is no such head.
 
     >>> import pathexp as px
@@ -86,37 +106,43 @@ def induction_score(
         "induction_score", head=(head, TEXT), previous_head=(previous_head, TEXT), queries=(queries, whole(1))
     )
     check_model(model, "induction_score")
+    query_head = previous_head if query_head is None else query_head
+    expect("induction_score", query_head=(query_head, TEXT))
     texts = RepeatedTokens(model, length, prefix, seed)
     found = accumulate(
         texts.random(),
-        lambda tokens: _explained(texts.run(tokens), head, previous_head, queries),
+        lambda copy: _explained(texts.run(copy), head, (previous_head, query_head), queries),
         texts.question(
-            f"induction score of {head} through keys of {previous_head}, {queries} queries, random seed {seed},"
+            f"induction score of {head} through keys of {previous_head} and queries of {query_head}, {queries} queries, "
+            f"random seed {seed},"
         ),
         most=checked_runs(runs),
         limits=limits,
     )
-    return _score(head, previous_head, found, found.windows * min(queries, texts.copy))
+    return _score(head, (previous_head, query_head), found, found.windows * min(queries, texts.copy))
 
 
-def _score(head: str, previous_head: str, found: Tally, queries: int) -> InductionScore:
-    advantage, through = (float(value) for value in found.mean("whole and through"))
+def _score(head: str, makers: tuple[str, str], found: Tally, queries: int) -> InductionScore:
+    whole, keys, asked, both = (float(value) for value in found.mean("whole and through"))
     kinds = {
         name.removeprefix("kind "): float(found.mean(name)) for name in found.sums if name.startswith("kind ")
     }
-    return InductionScore(head, previous_head, advantage, through, kinds, queries, found)
+    return InductionScore(head, *makers, whole, keys, asked, both, kinds, queries, found)
 
 
-def _explained(text: RepeatedRun, head: str, previous_head: str, queries: int) -> Mapping[str, Array]:
-    """Means over queries of a text: the advantage, what comes through the earlier head, and each kind of term."""
+def _explained(text: RepeatedRun, head: str, makers: tuple[str, str], queries: int) -> Mapping[str, Array]:
+    """Means over queries of a text: the advantage, what comes through each maker and both, and each kind of term."""
     scores = list(_scores(text, head, queries))
-    through = f"S .* {previous_head} .* K"
-    both = np.mean([[each.advantage(), each.where(key=through).advantage()] for each in scores], axis=0)
+    keys, asked = f"S .* {makers[0]} .* K", f"S .* {makers[1]} .* Q"
+    parts: tuple[dict[str, str], ...] = ({}, {"key": keys}, {"query": asked}, {"key": keys, "query": asked})
+    through = [[(each.where(**part) if part else each).advantage() for part in parts] for each in scores]
     kinds = {
         f"kind {kind}": np.mean([each.pair.advantage(each.rows_by_kind()[kind]) for each in scores])
         for kind in scores[0].rows_by_kind()
     }
-    return {"whole and through": both} | {name: np.asarray(value) for name, value in kinds.items()}
+    return {"whole and through": np.mean(through, axis=0)} | {
+        name: np.asarray(value) for name, value in kinds.items()
+    }
 
 
 def _scores(text: RepeatedRun, head: str, queries: int) -> Iterator[ScoreExpansion]:

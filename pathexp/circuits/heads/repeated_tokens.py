@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import gcd
+from typing import TypeAlias
 
 import numpy as np
 
 from ...arguments import SEED, expect, sequence_of, whole
 from ...errors import PathexpError
 from ...model import Model, Trace
-from ...model.model import check_model, check_predicts_tokens
+from ...model.model import check_model
 from ..corpus.corpus import Corpus, Source
 from ..corpus.tally import Tokens, question_of
 
@@ -23,6 +25,11 @@ PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST = (
     "first token",
 )
 TYPES = (PREVIOUS, INDUCTION, DUPLICATE, CURRENT, FIRST)
+
+LENGTH = 50
+"""Tokens per copy, where as many fit."""
+Length: TypeAlias = int | Sequence[int] | None
+"""Tokens per copy: one length, several, or those of the house."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,12 @@ class RepeatedRun:
         return query - self.length + 1
 
     def losses(self) -> tuple[float, float]:
-        """The mean loss within the first copy and within the second, each from its second token on."""
+        """The mean loss within the first copy and within the second, each from its second token on.
+
+        Raises PathexpError for a model to which a next-token loss does not apply: see `predicts_next`.
+        """
+        if not predicts_next(self.trace.model):
+            raise PathexpError(f"{self.trace.model!r} predicts no next token, so it has no next-token loss")
         n = len(self.trace)
         each = -self.trace.log_probs[np.arange(n - 1), self.trace.tokens[1:]]
         middle = self.start + self.length
@@ -60,44 +72,60 @@ class RepeatedRun:
         }
 
 
+def predicts_next(model: Model) -> bool:
+    """Whether a next-token loss means something: outputs are tokens, and no position sees what comes after it."""
+    return model.config.predicts_tokens and model.config.causal
+
+
 def repeated_runs(
     model: Model, *, length: int | None = None, runs: int = 8, prefix: Sequence[int] = (), seed: int = 0
 ) -> Iterator[RepeatedRun]:
     """Run a model on repeated random tokens, all different within a copy.
 
-    Olsson et al. 2022, "In-context Learning and Induction Heads" (repeated random sequences).
+    Olsson et al. 2022, "In-context Learning and Induction Heads", "Key Concepts" (repeated random sequences).
 
     `length` tokens per copy, by default 50 or as many as fit; `prefix` goes before, such as a begin token.
     Raises PathexpError if fewer than 3 tokens per copy fit into the context or the vocabulary.
     """
     check_model(model, "repeated_runs")
+    expect("repeated tokens", length=(length, whole().or_none))
     texts = RepeatedTokens(model, length, prefix, seed)
-    return (texts.run(tokens) for tokens in islice(texts.random(), checked_runs(runs)))
+    return (texts.run(copy) for copy in islice(texts.random(), checked_runs(runs)))
 
 
 @dataclass(frozen=True)
 class RepeatedTokens:
-    """Texts of `copy` tokens that are repeated once after a prefix, from random tokens or from a corpus.
+    """Copies of tokens that are repeated once after a prefix, at one length or several: random, or from a corpus.
 
-    Raises PathexpError if fewer than 3 tokens per copy fit into the context or the vocabulary.
+    With several lengths a copy is as long as the longest, and texts of a shorter one repeat its end. `lengths` are by
+    default two without a common divisor, 50 and 33 where they fit: what attends by a fixed offset, or to a multiple of a
+    period, is then not taken for what attends by content. Raises PathexpError if fewer than 3 tokens per copy fit into
+    the context or the vocabulary, and for lengths that repeat.
+
+    >>> import pathexp as px
+    >>> RepeatedTokens(px.load("attn-2l")).lengths, RepeatedTokens(px.induction_model(), 5).lengths
+    ((50, 33), (5,))
     """
 
     model: Model
-    length: int | None = None
+    length: Length = None
     prefix: Sequence[int] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
         ids = sequence_of(whole(0), "a list of token ids")
-        length = (self.length, whole().or_none)
-        expect("repeated tokens", length=length, seed=(self.seed, SEED), prefix=(self.prefix, ids))
-        check_predicts_tokens(self.model, "repeated tokens")
-        c = self.model.config
-        if not 3 <= self.copy <= self.room:
+        several = sequence_of(whole(), "integers, the lengths of copies")
+        kind = several if isinstance(self.length, Sequence | np.ndarray) else whole().or_none
+        expect("repeated tokens", length=(self.length, kind))
+        expect("repeated tokens", seed=(self.seed, SEED), prefix=(self.prefix, ids))
+        c, bad = self.model.config, [n for n in self.lengths if not 3 <= n <= self.room]
+        if bad or not self.lengths:
             raise PathexpError(
                 f"repeated random tokens: expected from 3 to {self.room} tokens per copy in this model (n_ctx "
-                f"{c.n_ctx}, vocabulary {c.d_vocab}), got {self.copy}"
+                f"{c.n_ctx}, vocabulary {c.d_vocab}), got {bad[0] if bad else 'no length'}"
             )
+        if len(set(self.lengths)) < len(self.lengths):
+            raise PathexpError(f"repeated random tokens: lengths differ, got {list(self.lengths)}")
 
     @property
     def room(self) -> int:
@@ -106,36 +134,48 @@ class RepeatedTokens:
         return min((c.n_ctx - len(self.prefix)) // 2, c.d_vocab)
 
     @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many tokens copies have, the longest first."""
+        if isinstance(self.length, Sequence | np.ndarray):
+            return tuple(sorted(map(int, self.length), reverse=True))
+        return coprime_lengths(min(LENGTH, self.room)) if self.length is None else (self.length,)
+
+    @property
     def copy(self) -> int:
-        """How many tokens a copy has."""
-        return min(50, self.room) if self.length is None else self.length
+        """How many tokens the longest copy has."""
+        return self.lengths[0]
 
     def random(self) -> Iterator[Tokens]:
-        """Yield repeated random tokens, all different within a copy, without end."""
+        """Yield copies of random tokens, all different within a copy, without end."""
         rng = np.random.default_rng(self.seed)
         while True:
-            yield self.twice(rng.permutation(self.model.config.d_vocab)[: self.copy])
+            yield rng.permutation(self.model.config.d_vocab)[: self.copy].astype(np.int64)
 
     def of(self, corpus: Source) -> Iterator[Tokens]:
-        """Yield the windows of a corpus, each repeated once."""
-        return (self.twice(window) for window in Corpus(corpus, self.copy).cut(self.model))
+        """Yield the windows of a corpus as copies."""
+        return Corpus(corpus, self.copy).cut(self.model)
 
-    def twice(self, copy: Tokens) -> Tokens:
-        """Return the prefix, and a copy twice."""
-        return np.concatenate([np.array(self.prefix, dtype=np.int64), copy, copy])
-
-    def run(self, tokens: Tokens) -> RepeatedRun:
-        """Run the model."""
-        return self.of_run(self.model.run(tokens))
-
-    def of_run(self, trace: Trace) -> RepeatedRun:
-        """Return a run of such tokens."""
-        return RepeatedRun(trace, len(self.prefix), self.copy)
+    def run(self, copy: Tokens, length: int | None = None) -> RepeatedRun:
+        """Run the model on the prefix and the last `length` tokens of a copy twice; all of them by default."""
+        once = copy if length is None else copy[len(copy) - length :]
+        tokens = np.concatenate([np.array(self.prefix, dtype=np.int64), once, once])
+        return RepeatedRun(self.model.run(tokens), len(self.prefix), len(once))
 
     def question(self, what: str) -> str:
         """Return what is measured, for sums to be taken up."""
         begun = f" after {list(self.prefix)}" if self.prefix else ""
-        return question_of(f"{what} on repeated tokens{begun}", self.model, 2 * self.copy)
+        lengths = ", ".join(map(str, self.lengths))
+        return question_of(f"{what} on tokens repeated at length {lengths}{begun}", self.model, self.copy)
+
+
+def coprime_lengths(longest: int) -> tuple[int, ...]:
+    """Return a length and the one nearest to two thirds of it, from 3 up, that shares no divisor with it, if any.
+
+    >>> coprime_lengths(50), coprime_lengths(6), coprime_lengths(3)
+    ((50, 33), (6, 5), (3,))
+    """
+    others = [n for n in range(3, longest) if gcd(n, longest) == 1]
+    return (longest, *sorted(others, key=lambda n: abs(3 * n - 2 * longest))[:1])
 
 
 def checked_runs(runs: int) -> int:
