@@ -23,6 +23,7 @@ SHOWN = {
     "flow": "largest imbalance",
     "growth": "all flows",
     "listing": "sympy",
+    "mutants": "2 of 2 mutants killed",
     "peer_rust_circuit": "9 values",
     "ranking": "proven: True",
     "totals": "largest difference",

@@ -1,0 +1,265 @@
+"""Claim: of mutants of the numerics, nearly all are killed by the tests of what was changed.
+
+    python benchmarks/mutants.py [--mutants 300] [--seed 0] [--seconds 120] [--files 8] [--only TEXT] [--tiny]
+
+One place of one module is changed (a comparison, a sign, a number, a statement left out, two arguments exchanged) in a
+process of its own that never writes the change down, and the test files that know the module run until one fails. A
+mutant is killed if a test fails or time runs out; what survives is printed with its place, to be looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import importlib.abc
+import importlib.util
+import os
+import random
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from alone import machine, parser
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("expansion", "graph", "algebra", "circuits")
+SHARED = ("numpy", "sympy", "networkx", "hypothesis", "pytest", "threadpoolctl")
+"""What every child finds imported."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One module with one node changed: the place of the node in a walk over its tree, and which of its changes."""
+
+    path: Path
+    node: int
+    change: int
+    line: int
+    what: str
+
+    @property
+    def module(self) -> str:
+        return ".".join(self.path.relative_to(ROOT).with_suffix("").parts)
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.what}"
+
+    def tree(self) -> ast.Module:
+        """The changed module."""
+        tree = ast.parse(self.path.read_text(encoding="utf-8"))
+        node = list(ast.walk(tree))[self.node]
+        changed = list(changes(node))[self.change]
+        return ast.fix_missing_locations(_Swap(node, changed).visit(tree))
+
+
+class _Swap(ast.NodeTransformer):
+    """Puts one node in place of another."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return ast.copy_location(self.new, node) if node is self.old else self.generic_visit(node)
+
+
+COMPARED = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+}  # fmt: skip
+SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+
+
+def changes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what a node can be changed into."""
+    new = copy.deepcopy(node)
+    match new:
+        case ast.Compare(ops=[op]) if type(op) in COMPARED:
+            new.ops = [COMPARED[type(op)]()]
+            yield new
+        case ast.BinOp(op=op) if type(op) in SIGNS and not _is_text(new):
+            new.op = SIGNS[type(op)]()
+            yield new
+        case ast.UnaryOp(op=ast.USub() | ast.Not(), operand=inner) if not isinstance(inner, ast.Constant):
+            yield inner
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            new.value = value + 1 if isinstance(value, int) else value * 2 + 1e-3
+            yield new
+        case ast.BoolOp(op=op):
+            new.op = ast.Or() if isinstance(op, ast.And) else ast.And()
+            yield new
+        case ast.AugAssign() | ast.Expr(value=ast.Call()):
+            yield ast.Pass()
+        case ast.Call(args=[first, second, *rest]) if not any(isinstance(a, ast.Starred) for a in new.args):
+            if ast.dump(first) != ast.dump(second):
+                new.args = [second, first, *rest]
+                yield new
+
+
+def _is_text(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(node))
+
+
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    """Yield all mutants of a module, those of what only speaks or names types left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    silent = set(map(id, _speaking(tree)))
+    for place, node in enumerate(ast.walk(tree)):
+        for at, changed in enumerate(changes(node) if id(node) not in silent else ()):
+            what = f"{ast.unparse(node):.60} → {ast.unparse(changed):.60}".replace("\n", " ")
+            yield Mutant(path, place, at, getattr(node, "lineno", 0), what)
+
+
+SPEAKS = {
+    "__repr__",
+    "__str__",
+    "_repr_html_",
+    "headline",
+    "parts",
+    "table",
+    "text",
+    "latex",
+    "formula",
+    "certainty",
+    "say",
+}
+
+
+def _speaking(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of what prints: messages, annotations, and methods that show an answer."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) if name in SPEAKS:
+                yield from ast.walk(node)
+            case ast.Raise() | ast.JoinedStr() | ast.Assert():
+                yield from ast.walk(node)
+            case ast.arg(annotation=noted) | ast.AnnAssign(annotation=noted) if noted is not None:
+                yield from ast.walk(noted)
+
+
+def modules() -> list[Path]:
+    """The modules that are changed."""
+    return sorted(
+        path
+        for folder in FOLDERS
+        for path in (ROOT / "pathexp" / folder).rglob("*.py")
+        if path.stem != "__init__"
+    )
+
+
+def tests_of(path: Path, most: int) -> list[str]:
+    """The test files that know a module, those that know it best first: by name, by import, by what it defines."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = [
+        n.name
+        for n in tree.body
+        if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")
+    ]
+    dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    said = re.compile(r"\b(" + "|".join(map(re.escape, [*names, path.stem])) + r")\b")
+    scored = []
+    for test in (ROOT / "tests").rglob("test_*.py"):
+        if "interop" in test.parts:
+            continue
+        text = test.read_text(encoding="utf-8")
+        near = path.parts[-2] in test.parts or path.parts[-2] in test.stem
+        score = 8 * (path.stem in test.stem) + 8 * (dotted in text) + 3 * near
+        score += 2 * (path.relative_to(ROOT).parts[1] in test.parts) + min(len(said.findall(text)), 6)
+        scored.append((-score, test.stat().st_size, str(test)))
+    known = [test for score, _, test in sorted(scored) if score < -2]
+    return [*known[:most], str(path)]
+
+
+class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module as a mutant."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self.mutant = mutant
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        if name != self.mutant.module:
+            return None
+        return importlib.util.spec_from_file_location(name, self.mutant.path, loader=self)
+
+    def create_module(self, spec: object) -> None:
+        return None
+
+    def exec_module(self, module: object) -> None:
+        code = compile(self.mutant.tree(), str(self.mutant.path), "exec")
+        exec(code, module.__dict__)
+
+
+def run(mutant: Mutant | None, tests: list[str], seconds: float) -> str:
+    """Run tests on a mutant (or on the module as it is): "killed", "out of time" or "survived"."""
+    child = os.fork()
+    if not child:
+        os._exit(_tested(mutant, tests))
+    late = time.monotonic() + seconds
+    while time.monotonic() < late:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return "killed" if status else "survived"
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "out of time"
+
+
+def _tested(mutant: Mutant | None, tests: list[str]) -> int:
+    """Whether tests fail, in this process: 0 if none does."""
+    os.chdir(ROOT)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1), os.dup2(silence, 2)
+    try:
+        import pytest
+
+        if mutant:  # imported before pytest puts its own import hook in front
+            sys.meta_path.insert(0, _Changed(mutant))
+            importlib.import_module(mutant.module)
+
+        options = ["-x", "-q", "-n0", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        return min(int(pytest.main([*options, *tests])), 1)
+    except BaseException:  # a mutant that does not even import
+        return 1
+
+
+def sampled(amount: int, seed: int, only: str = "") -> list[Mutant]:
+    """Some mutants of the modules whose path contains a text, each as likely as any other."""
+    every = [mutant for path in modules() if only in str(path) for mutant in mutants_of(path)]
+    return random.Random(seed).sample(every, min(amount, len(every)))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    made = parser(__doc__)
+    made.add_argument("--mutants", type=int, default=300)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--seconds", type=float, default=120.0)
+    made.add_argument(
+        "--files", type=int, default=8, help="how many test files a mutant meets, and its own doctests"
+    )
+    made.add_argument("--only", default="", help="a part of the path of modules")
+    options = made.parse_args(arguments)
+    sys.path.insert(0, str(ROOT))
+    for name in SHARED:
+        importlib.import_module(name)
+    print(f"mutants; {machine()}", flush=True)
+    only, amount = ("algebra/spaces", 2) if options.tiny else (options.only, options.mutants)
+    outcomes = Counter[str]()
+    for mutant in sampled(amount, options.seed, only):
+        outcome = run(mutant, tests_of(mutant.path, options.files), options.seconds)
+        outcomes[outcome] += 1
+        if outcome == "survived":
+            print(f"survived: {mutant}", flush=True)
+    dead = outcomes["killed"] + outcomes["out of time"]
+    counts = ", ".join(f"{amount} {what}" for what, amount in outcomes.most_common())
+    print(
+        f"{counts}: {dead} of {outcomes.total()} mutants killed, {100 * dead / max(outcomes.total(), 1):.1f} %"
+    )
+
+
+if __name__ == "__main__":
+    main()
