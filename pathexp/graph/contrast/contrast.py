@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from ...arguments import TRUTH, expect
+from ...arguments import TRUTH, expect, one_of
 from ...errors import FreezeError
 from ...model import Config, Trace
 from ...model.trace import check_trace
@@ -18,8 +18,11 @@ from .layout import Layout
 from .masks import Masks
 from .runs import Runs
 
+SPLITS = {"midpoint": 0.5, "here": 1.0, "there": 0.0}
+"""Exact ways to divide a product's mixed part, by how much of the first factor is the first run's."""
 
-def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
+
+def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False, split: str = "midpoint") -> Contrast:
     """Return the residual graph of the difference of two runs: its paths add up to what their logits differ by.
 
     Every product and every function that is not linear is replaced by its secant between the two runs, so that
@@ -36,6 +39,9 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
     run, other: two runs of the same length, of one model or of two of one shape: fine-tuned and base, with and
         without an adapter, two checkpoints; or a run and its `rerun` with edits.
     mlp_ports: whether MLPs are kept apart by port, `L5M.value` and `L5M.gate`.
+    split: how the mixed part of products is divided, exact in each case: "midpoint", half to both factors; "here",
+        patterns, scales, gates and queries as in `run`, values, streams and keys as in `other`; "there", the other way
+        round. For two models midpoints only.
 
     Targets of either run read the graph, and what it makes itself: `Contrast.log_prob`, `Contrast.probability`.
     Set-up costs about two forward passes. Products at their midpoints are a convention (the symmetric one); the sum
@@ -54,11 +60,15 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
     >>> bool(abs(terms.value(here.logit(5)) - change) < 1e-12)
     True
     """
-    expect("contrast", mlp_ports=(mlp_ports, TRUTH))
+    expect("contrast", mlp_ports=(mlp_ports, TRUTH), split=(split, one_of(*SPLITS)))
     for trace in (run, other):
         check_trace(trace, "contrast")
     check_shapes(run, other)
-    runs = Runs(run, other)
+    runs = Runs(run, other, SPLITS[split])
+    if split != "midpoint" and not runs.one_model:
+        raise FreezeError(
+            f"split={split!r} is for two runs of one model; weights that differ stand at midpoints"
+        )
     ends, layout = Ends(runs), Layout(runs, mlp_ports)
     return Contrast(
         positions=runs.positions,
@@ -67,11 +77,18 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False) -> Contrast:
         sources=tuple(sources(runs, layout, ends)),
         blocks=tuple(layout.blocks()),
         sink=Sink("U", ends.unembedding()),
-        frozen=tuple(replaced(run.config)),
+        frozen=(*replaced(run.config), *([UNEVEN[split]] if split in UNEVEN else [])),
         trace=run,
         other=other,
         mlp_ports=mlp_ports,
+        share=runs.share,
     )
+
+
+UNEVEN = {
+    "here": "products: not midpoints, but patterns, scales, gates, queries of the first run, contents of the other",
+    "there": "products: not midpoints, but patterns, scales, gates, queries of the other run, contents of the first",
+}
 
 
 def check_shapes(run: Trace, other: Trace) -> None:

@@ -72,7 +72,7 @@ def before(source: Source, depth: int, known: set[str]) -> Iterator[Source]:
 
 def before_tables(graph: Contrast, at: str) -> Contrast:
     """The paths to what the unembedding reads."""
-    runs = Runs(*graph.runs)
+    runs = Runs(*graph.runs, graph.share)
     ends = Ends(runs, at)
     kept = list(sources(runs, Layout(runs, graph.mlp_ports), ends))
     return ended(graph, len(graph.blocks), Sink(at, ends.unembedding()), kept, FINAL_OUT)
@@ -88,7 +88,7 @@ def score_sides(graph: Contrast, at: str) -> dict[str, Contrast]:
 
 def inside_head(graph: Contrast, layer: int, head: int, what: str, sides: tuple[str, ...]) -> Contrast:
     """The paths to a head's queries, keys or scores; what enters in the head itself enters the sink."""
-    runs, config = Runs(*graph.runs), graph.runs[0].config
+    runs, config = Runs(*graph.runs, graph.share), graph.runs[0].config
     if layer >= config.n_layers or head >= config.n_heads:
         raise GraphError(
             f"no head L{layer}H{head}: this model has {config.n_layers} layers of {config.n_heads} heads"

@@ -25,6 +25,8 @@ class Contrast(ResidualGraph):
 
     other: Trace | None = None
     mlp_ports: bool = False
+    share: float = 0.5
+    """How a product's mixed part is divided: see `Runs`."""
 
     def __repr__(self) -> str:
         return f"<Contrast: {super().__repr__()[1:-1]}>"

@@ -61,10 +61,11 @@ class Mlp:
     def by_port(self) -> dict[str, Operator]:
         """The same as two operators that add up to it: through the values, and through the gate."""
         config = self.runs.config
-        mean = self.runs.mean(lambda run: run.mlp_gates[self.layer])
+        read = self.runs.factor if config.gated else self.runs.mean  # else both parts make one slope
+        mean = read(lambda run: run.mlp_gates[self.layer])
         asked = self.runs.both(lambda run: run.mlp_gate_pre[self.layer])
         if config.gated:
-            slope = activation_slope(config.activation, *asked) * self.runs.mean(
+            slope = activation_slope(config.activation, *asked) * self.runs.content(
                 lambda run: run.mlp_pre[self.layer]
             )
             return {"value": self._gated("ḡ", mean, "W_in"), "gate": self._gated("κ", slope, "W_gate")}

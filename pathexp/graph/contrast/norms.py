@@ -21,15 +21,15 @@ def norm(runs: Runs, name: str, layer: int | None = None) -> Operator:
     config = runs.config
     site = name if layer is None else f"L{layer}.{name}"
     label = name if layer is None else f"{name}_L{layer}"
-    middle, scales = (
-        runs.residual(read_point(config, name, layer)),
-        runs.both(lambda run: run.norm_scales[site]),
-    )
+    both = runs.both(lambda run: run.residuals[read_point(config, name, layer)])
+    scales = runs.both(lambda run: run.norm_scales[site])
     before: Operator = ()
+    middle, content = midpoint(*both), runs.between(*both[::-1])
     if config.norm == "layernorm":
-        middle = middle - middle.mean(axis=-1, keepdims=True)
+        middle, content = (x - x.mean(axis=-1, keepdims=True) for x in (middle, content))
         before = feature(centering(Space("model", config.d_model)))
-    return chain(gain(runs, f"g_{name}", label, layer), (scaled(label, middle, *scales),), before)
+    one = scaled(label, middle, content, scale_slope(*scales), runs.between(*scales))
+    return chain(gain(runs, f"g_{name}", label, layer), (one,), before)
 
 
 def gain(runs: Runs, array: str, label: str, layer: int | None) -> Operator:
@@ -40,26 +40,23 @@ def gain(runs: Runs, array: str, label: str, layer: int | None) -> Operator:
     return feature(diagonal(f"G_{label}", values, "model"))
 
 
-def scaled(label: str, middle: Array, here: Array, there: Array) -> Parallel:
-    """Return Δx → Δ(s x), of the mean x (n, d) and both runs' scales s (n)."""
-    slope = 2 / middle.shape[-1] * scale_slope(here, there)
-    mean: Operator = (Step((diagonal(f"S̄_{label}", midpoint(here, there), "position"),)),)
-    change: Operator = (Dyad(f"σ_{label}", slope[:, None] * middle, middle),)
+def scaled(label: str, middle: Array, content: Array, slope: Array, scale: Array) -> Parallel:
+    """Return Δx → Δ(s x): `scale` (n) times Δx, and Δs = `slope` (n) times Δ(mean x²) times `content`, `middle` the mean x."""
+    mean: Operator = (Step((diagonal(f"S̄_{label}", scale, "position"),)),)
+    slope = 2 / middle.shape[-1] * slope
+    change: Operator = (Dyad(f"σ_{label}", slope[:, None] * content, middle),)
     return Parallel(f"N_{label}", (mean, change))
 
 
-def scaled_together(
-    label: str, weight: Array, reader: Array, middle: Array, total: int, here: Array, there: Array
-) -> Parallel:
+def scaled_together(label: str, weight: Array, reader: Array, changed: Array, scale: Array) -> Parallel:
     """Return Δx → Δ(s p_h) where one scale s (n) holds for all heads together.
 
-    p_h = W x is one head's projection, `middle` (n, d_head) its mean over both runs, `weight` (d_head, d_model);
-    `reader` (n, d_model) is Σ p̄·W over all heads, `total` how many numbers they have together.
+    p_h = W x is one head's projection, `weight` (d_head, d_model); `reader` (n, d_model) is Σ p̄·W over all heads,
+    `changed` (n, d_head) what a unit of it makes of the projection through the scale.
     """
-    slope = 2 / total * scale_slope(here, there)
-    position = diagonal(f"S̄_{label}", midpoint(here, there), "position")
+    position = diagonal(f"S̄_{label}", scale, "position")
     mean: Operator = (Step((position,), (dense(f"W_{label}", weight, "head", "model"),)),)
-    change: Operator = (Dyad(f"σ_{label}", slope[:, None] * middle, reader),)
+    change: Operator = (Dyad(f"σ_{label}", changed, reader),)
     return Parallel(f"N_{label}", (mean, change))
 
 

@@ -13,10 +13,15 @@ from ..operators import Array
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """A run and the run it is contrasted with, of one length and shape."""
+    """A run and the run it is contrasted with, of one length and shape.
+
+    `share` says how a product's mixed part is divided: Δ(ab) = (w a + (1 − w) a′) Δb + Δa ((1 − w) b + w b′), exact for
+    any w; at ½ both factors stand at their midpoints.
+    """
 
     here: Trace
     there: Trace
+    share: float = 0.5
 
     @property
     def config(self) -> Config:
@@ -35,6 +40,20 @@ class Runs:
     def mean(self, read: Callable[[Trace], Array]) -> Array:
         """The mean of what is read of both runs, the same to the last bit when they change places."""
         return midpoint(*self.both(read))
+
+    def factor(self, read: Callable[[Trace], Array]) -> Array:
+        """What multiplies a difference of contents: patterns, scales, gates, queries."""
+        return self.between(*self.both(read))
+
+    def content(self, read: Callable[[Trace], Array]) -> Array:
+        """What differences of such factors multiply: values, streams, keys."""
+        return self.between(*self.both(read)[::-1])
+
+    def between(self, here: Array, there: Array) -> Array:
+        """The first of two arrays by the weight, the second by the rest; the midpoint where they are even."""
+        if self.share == 0.5 or here is there:
+            return midpoint(here, there)
+        return self.share * here + (1 - self.share) * there
 
     def residual(self, point: str) -> Array:
         """The mean stream at a point, (n, d)."""
