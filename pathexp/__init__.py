@@ -7,6 +7,7 @@
 (81, True)
 """
 
+from . import startup as startup
 from .algebra import LinearMap
 from .answer import Answer
 from .budget import memory_budget

@@ -1,14 +1,17 @@
 """The command line: what it prints, in which form, with which exit code, and never a traceback."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.cli import main
+from pathexp.answer import text
+from pathexp.cli import as_options, main
 from pathexp.cli.command import GROUPS
 from pathexp.cli.table import TABLE
 
@@ -129,7 +132,6 @@ def test_models(capsys):
         (["expand", "attn-2l", "the", "--query", "E L9H0 U"], "L9H0"),
         (["expand", "attn-2l", "the", "--target", "no such token at all"], "no such token"),
         (["expand", "attn-2l", "the", "--position", "7"], "position 7"),
-        (["expand", "attn-2l", "the", "--top", "0"], "k"),
         (["derive", "--layers", "2", "--query", "E L5H0 U"], "L5H0"),
     ],
 )
@@ -253,3 +255,66 @@ def test_both_models_of_a_contrast_are_loaded_by_the_same_options(monkeypatch, c
     assert main(words) == 0
     assert asked == [("attn-1l", {"tie": True, "ignore": ["x"]})] * 2
     capsys.readouterr()
+
+
+# Outputs and interrupts --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.top])
+def test_top_is_named_by_its_option(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--top", "0"])
+    assert stopped.value.code == 2
+    assert "--top: expected an integer ≥ 1, got '0'" in capsys.readouterr().err
+
+
+def test_what_is_said_of_a_keyword_is_said_of_its_option(capsys):
+    """Every keyword that the command line calls otherwise, and words with underscores."""
+    for row in TABLE.values():
+        for option in row.options:
+            keyword = option.keyword or option.name
+            said = as_options(f"{row.name.replace('-', '_')}(), {keyword}: expected something, got 3", row)
+            spelled = {o.spelled for o in row.options if (o.keyword or o.name) == keyword}
+            assert said.removesuffix(": expected something, got 3") in spelled
+    assert as_options("heads(), unknown: no", TABLE["heads"]) == "heads(), unknown: no"
+    assert as_options("no point 'x'", TABLE["heads"]) == "no point 'x'"
+
+
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if not row.drawn])
+def test_a_picture_that_there_is_not_is_refused_before_the_work(name, capsys, tmp_path):
+    """Nothing is loaded: the model does not exist."""
+    given = [] if TABLE[name].takes == "nothing" else [str(tmp_path / "none.npz")]
+    needed = [word for option in TABLE[name].options if option.required for word in (option.spelled, "L0H0")]
+    assert main([name, *given, *needed, "--save", "x.svg"]) == 2
+    assert f"--save: the answer of {name} has no picture" in capsys.readouterr().err
+
+
+def test_commands_without_a_picture_have_none():
+    trace = px.load("attn-1l").run("the king")
+    for answer in (px.swap(trace, "L0H0", "L0H1"), px.rebase(trace, "L0H0"), px.derive(layers=1, heads=1)):
+        assert not answer.figures()
+    assert px.expand(trace).top(3, trace.logit(1)).figures()
+
+
+def test_an_interrupt_while_python_imports_is_one_line(tmp_path):
+    """Ctrl-C that comes as the first package is imported, in the command alone."""
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text("raise KeyboardInterrupt")
+    root = Path(__file__).resolve().parents[1]
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
+    command = subprocess.run(
+        [sys.executable, "-m", "pathexp", "expand"], env=path, capture_output=True, text=True
+    )
+    assert command.stderr.strip() == "interrupted before there was an answer" and command.returncode
+    library = subprocess.run(
+        [sys.executable, "-c", "import pathexp"], env=path, capture_output=True, text=True
+    )
+    assert "Traceback" in library.stderr
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_narrow_terminals_keep_the_sink_of_a_path(columns):
+    trace = px.random_model(layers=8, heads=2, d_vocab=9, seed=1).run([1, 2, 3])
+    ranking = px.expand(trace).where("E L0 L1 L2 L3 L4 L5 L6 .* U").top(5, trace.logit(1))
+    shown = text.render(ranking.document, width=columns)
+    assert shown.count(" U ") >= 5 and "…" in shown

@@ -71,6 +71,21 @@ def shortened(line: str, width: int) -> str:
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
 
 
+def elided(path: str, width: int) -> str:
+    """Return a path of at most `width` characters: its source, "…" and as much of its end as fits; what is none is cut.
+
+    >>> elided("E L0H1 L1H0 L2M U", 14), elided("E L0H1 L1H0 L2M U", 20), elided("E L0H1 U", 4)
+    ('E … L2M U', 'E L0H1 L1H0 L2M U', '…1 U')
+    """
+    if len(path) <= width or not path[0].isalpha():
+        return shortened(path, width)
+    first, *others = path.split()
+    for at in range(1, len(others)):
+        if len(short := " ".join((first, "…", *others[at:]))) <= width:
+            return short
+    return "…" + path[len(path) - max(width - 1, 0) :]
+
+
 @singledispatch
 def show(part: Part, width: int, top: int | None) -> str:
     """Return one part as text; pictures have none."""
@@ -172,7 +187,8 @@ def fit(widths: list[int], columns: Sequence[Column], width: int) -> list[int]:
         for at, column in enumerate(columns):
             over = sum(widths) + len(GAP) * (len(widths) - 1) - width
             if over > 0 and column.kind in kinds:
-                widths[at] = max(widths[at] - over, min(widths[at], max(NARROWEST, len(column.heading))))
+                least = max(NARROWEST, len(column.heading), width // 3 if column.kind == "path" else 0)
+                widths[at] = max(widths[at] - over, min(widths[at], least))
     return widths
 
 
@@ -198,7 +214,7 @@ def _lines(
 
 
 def _padded(said: str, width: int, column: Column) -> str:
-    said = said if len(said) <= width else said[: width - 1] + "…"
+    said = elided(said, width) if column.kind == "path" else shortened(said, width)
     return f"{said:>{width}}" if column.numeric else f"{said:<{width}}"
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from ..errors import PathexpError
+from ..startup import INTERRUPTED as SAID
 from ..version import VERSION
-from .command import GROUPS
+from .command import GROUPS, Command
 from .runner import OK, REFUSED, declare, run
 from .table import TABLE
 from .terminal import speak_any_encoding, terminated_like_interrupted
@@ -35,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        print("interrupted before there was an answer", file=sys.stderr)
+        print(SAID, file=sys.stderr)
         return INTERRUPTED
     except PathexpError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}: {as_options(str(error), TABLE[options.command])}", file=sys.stderr)
         return REFUSED
     except BrokenPipeError:
         _silence()
@@ -47,6 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _silence()
         print(f"cannot write the output: {error.strerror or error}", file=sys.stderr)
         return REFUSED
+
+
+def as_options(message: str, command: Command) -> str:
+    """Return what is said of a question's keyword as said of the option that it was given by.
+
+    >>> as_options("top(), k: expected an integer ≥ 1, got 0", TABLE["expand"])
+    '--top: expected an integer ≥ 1, got 0'
+    """
+    names = {option.keyword or option.name: option.spelled for option in command.options}
+    names |= {command.top: "--top"} if command.top else {}
+    return re.sub(r"^\w+\(\), (\w+):", lambda found: f"{names.get(found[1], found[0][:-1])}:", message)
 
 
 def _silence() -> None:

@@ -38,12 +38,17 @@ class Option:
     keyword: str = ""
     loads: bool = False
 
+    @property
+    def spelled(self) -> str:
+        """As it is written on the command line."""
+        return self.name if self.positional else f"--{self.name.replace('_', '-')}"
+
     def declare(self, parser: argparse._ActionsContainer) -> None:
         """Add the option to a parser."""
         if self.positional:
             parser.add_argument(self.name, nargs="?", default=self.default, type=self.read, help=self.help)
             return
-        name = f"--{self.name.replace('_', '-')}"
+        name = self.spelled
         if self.flag:
             parser.add_argument(name, dest=self.name, action="store_true", default=None, help=self.help)
             return
@@ -72,6 +77,7 @@ class Command:
         windows. The question gets the windows as `corpus`.
     text: the text that is run where none is given; None: the question decides.
     graph: whether the answer has `to_networkx`, which --graph writes to a file.
+    drawn: whether the answer has a picture, which --save writes to a file.
     saves: whether the answer itself is the file that --save writes, and must; else --save draws its picture.
     serves: whether the answer goes on until it is stopped: the command waits for it.
     """
@@ -89,6 +95,7 @@ class Command:
     states: bool = False
     windows: int | None = None
     graph: bool = False
+    drawn: bool = True
     saves: bool = False
     serves: bool = False
 

@@ -70,6 +70,7 @@ COMMANDS: tuple[Command, ...] = (
         "virtual-weight", largest_entries, "one model",
         "show the virtual weight between any two components",
         "pathexp virtual-weight attn-2l --writer E --reader U --through L0H0",
+        drawn=False,
         options=(
             Option("writer", "a writer: E, P, L0H1, L0H1.O, L0M, L0N17"),
             Option("reader", "a reader: U, L1H0, L1H0.Q, .K, .V, L1M, L1N17"),

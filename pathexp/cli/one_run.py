@@ -126,6 +126,7 @@ COMMANDS = (
             Option("kind", "only terms of one kind", choices=KINDS),
             Option("query_paths", "only query paths that match, such as 'E .* Q'", metavar="QUERY"),
             Option("key_paths", "only key paths that match, such as 'S .* L0H1 K'", metavar="QUERY"),
+            Option("nodes", "also show the query paths and the key paths as trees of so many nodes", whole(1), metavar="N"),
         ),
     ),
     Command(
@@ -138,7 +139,7 @@ COMMANDS = (
         "swap", swap, "one run",
         "exchange what two heads write (OV) or where they attend (QK), and run",
         "pathexp swap attn-2l --head L1H3 --other L0H2 --circuit QK",
-        takes="run", top="k", options=(
+        takes="run", top="k", drawn=False, options=(
             Option("head", "a head, such as L1H3", required=True), Option("other", "another head", required=True),
             Option("circuit", "what is exchanged (OV)", choices=CIRCUITS),
         ),
@@ -147,7 +148,7 @@ COMMANDS = (
         "rebase", rebase, "one run",
         "change the basis of a head's queries, keys and values: they change, and nothing else does",
         "pathexp rebase attn-2l --head L1H3",
-        takes="run", options=(
+        takes="run", drawn=False, options=(
             Option("head", "the head, such as L1H3", required=True),
             Option("circuit", "only values (OV), or only queries and keys (QK)", choices=CIRCUITS), SEED,
         ),

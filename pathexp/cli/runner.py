@@ -24,7 +24,9 @@ from .inputs import declare_inputs, model_of, target_of, trace_of
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
 """Exit codes: done and proven; done, but a check failed; the input was refused; something was cut short."""
 
-TOP = Option("top", "how many rows to print", whole(0), metavar="K")
+ROWS = Option("top", "how many rows to print", whole(0), metavar="K")
+TOP = replace(ROWS, read=whole(1))
+"""Where it reaches the question, which always ranks something."""
 SECONDS = Option("seconds", "stop after this time and show what there is", seconds, metavar="S")
 GRAPH = Option("graph", "also write the graph: .dot, .graphml or .json", metavar="FILE")
 STATE = Option(
@@ -39,7 +41,7 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
     for option in command.options:
         option.declare(parser)
     group = parser.add_argument_group("output")
-    TOP.declare(group)
+    (TOP if command.top else ROWS).declare(group)
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--latex", action="store_true", help="print LaTeX")
@@ -96,6 +98,10 @@ def check_outputs(command: Command, options: argparse.Namespace) -> None:
     if command.saves and not options.save.lower().endswith(".html"):
         raise PathexpError(f"--save: expected a file that ends in .html, got {options.save!r}")
     if options.save is not None:
+        if not command.drawn:
+            raise PathexpError(
+                f"--save: the answer of {command.name} has no picture; --csv and --json print its tables"
+            )
         if not command.saves:
             picture.check_file(options.save)
             picture.check_extra()
@@ -169,7 +175,7 @@ def _given(option: Option, options: argparse.Namespace, before: Mapping[str, Any
         announce(f"loading {value}", getattr(options, "quiet", False))
         value = model_of(options, value)
     if before[keyword] is not None:
-        raise PathexpError(f"give {keyword} or --{option.name.replace('_', '-')}, not both")
+        raise PathexpError(f"give {keyword} or {option.spelled}, not both")
     return {keyword: value}
 
 

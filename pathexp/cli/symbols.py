@@ -24,7 +24,7 @@ COMMANDS = (
         "derive", derive, "symbols and files",
         "write path terms as symbols, from sizes alone",
         "pathexp derive --layers 2 --heads 2 --latex",
-        takes="nothing",
+        takes="nothing", drawn=False,
         options=(
             Option("layers", "how many layers (2)", whole(0), metavar="N"),
             Option("heads", "heads per layer (2)", whole(1), metavar="N"),
@@ -36,7 +36,7 @@ COMMANDS = (
         "derive-score", derive_score, "symbols and files",
         "write the terms of an attention score as symbols, from sizes alone",
         "pathexp derive-score --layers 2 --heads 1 --head L1H0",
-        takes="nothing",
+        takes="nothing", drawn=False,
         options=(
             Option("head", "the head whose scores are expanded (L1H0)"),
             Option("layers", "how many layers (2)", whole(1), metavar="N"),
@@ -51,6 +51,6 @@ COMMANDS = (
         "models", bundled, "symbols and files",
         "list the trained models that ship with pathexp",
         "pathexp models",
-        takes="nothing",
+        takes="nothing", drawn=False,
     ),
 )  # fmt: skip

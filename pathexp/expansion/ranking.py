@@ -9,7 +9,7 @@ from typing import ClassVar, overload
 
 import numpy as np
 
-from ..answer import Answer, Facts, Note, Part, Table, columns
+from ..answer import Answer, Facts, Figure, Note, Part, Table, columns
 from ..arguments import AMOUNT, expect
 from ..errors import PathexpError
 from ..graph import Array, Indices, Walk
@@ -147,6 +147,12 @@ class Ranking(Answer):
         yield Facts({"value": self.value, "target": self.target.label, "target_value": self.target.value})
         yield self.table()
         yield Note(self.certainty)
+        yield self.figure()
+
+    def figure(self) -> Figure:
+        """Return the terms as bars."""
+        data = {"rows": [str(term.path) for term in self.terms], "values": [[value] for value in self.values]}
+        return Figure("bars", "paths", data, f"largest terms of {self.target.label}", "logits")
 
     def table(self, title: str = "") -> Table:
         """Return the terms, the largest first; the exact remainder is the row after them."""

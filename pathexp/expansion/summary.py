@@ -151,6 +151,7 @@ class Summary(PathSummary):
         yield Facts({name: getattr(self.ranking, name) for name in facts})
         if self.ranking.examined < self.ranking.count:
             yield Note(self.ranking.certainty)
+        yield self.ranking.figure()
         if self.check:
             yield from self.checked()
 

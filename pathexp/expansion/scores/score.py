@@ -29,6 +29,7 @@ def score(
     query_paths: str | Query | None = None,
     key_paths: str | Query | None = None,
     k: int = 12,
+    nodes: int | None = None,
     graph: ResidualGraph | None = None,
 ) -> ScoreExpansion:
     """Return the expansion of a head's score of one key for one query, before the softmax.
@@ -37,7 +38,7 @@ def score(
     ----------
     query, key: positions, which may count from the end; by default the last query and the key it attends to most.
     kind, query_paths, key_paths: only some kinds of terms, or those whose paths match, as `ScoreExpansion.where`.
-    k: how many of the largest terms are printed.
+    k: how many of the largest terms are printed. nodes: also print each side as a tree of so many nodes.
     graph: the run's frozen graph unless another is given (with MLPs as sources, or changed by hand).
 
     A soft-cap on scores is frozen as the ratio it left. Nothing is listed until asked. Elhage et al. 2021, "Path
@@ -53,7 +54,7 @@ def score(
     (11236, True)
     """
     own = (graph, instance(ResidualGraph, "a residual graph").or_none)
-    expect("score", head=(head, TEXT), graph=own, k=(k, AMOUNT))
+    expect("score", head=(head, TEXT), graph=own, k=(k, AMOUNT), nodes=(nodes, whole(1).or_none))
     check_trace(trace, "score")
     chosen = freeze(trace) if graph is None else graph
     component = head_component(chosen, head)
@@ -64,7 +65,9 @@ def score(
     queries, keys = (Expansion(reading_graph(trace, head, side, chosen)) for side in _SIDES)
     form = score_form(trace.config, component.head or 0)
     raw = form.scale * (form.met(keys.logits(), i) @ queries.logits()[i])
-    terms = ScoreExpansion(trace, Pair(head, i, j, form, visible, form.ratios(raw)), queries, keys, k=k)
+    terms = ScoreExpansion(
+        trace, Pair(head, i, j, form, visible, form.ratios(raw)), queries, keys, k=k, nodes=nodes
+    )
     return terms.where(kind=kind, query=query_paths, key=key_paths)
 
 

@@ -26,9 +26,11 @@ from ..header import counted, run_facts
 from ..path import Path
 from ..proof import Listed, Side, check_pairs
 from ..ranking import Ranking
+from ..tree import Direction
 from .largest import largest_pairs, terms_of_order
 from .pair import Pair
 from .results import AnyScoreTerm, Effect, ScoreRanking, effects_table, orders_table, ranked
+from .score_tree import ScoreTree
 from .term import KINDS, POSITION_BIAS, PositionBias, ScoreTerm, kind_of
 from .verdict import ONE_BY_ONE, ScoreVerdict, score_tolerance, verify_score
 
@@ -69,6 +71,8 @@ class ScoreExpansion(Answer):
     kinds: tuple[str, ...] = KINDS
     k: int = 12
     """How many of the largest terms are printed."""
+    nodes: int | None = None
+    """How many nodes of each side's tree are printed as well, if any."""
 
     def headline(self) -> str:
         """Return whose score of which key for which query this expands."""
@@ -90,6 +94,10 @@ class ScoreExpansion(Answer):
         yield Note(f"score {self.whole().value():+.4f} before the softmax, attention {attention:.4f}")
         yield effects_table(self.effects(), self.count(), self.value(), self.advantage())
         yield from self._largest()
+        if self.nodes is not None:
+            trees = self.tree(nodes=self.nodes)
+            yield Note(trees.headline())
+            yield from (part for part in trees.parts() if not isinstance(part, Facts))
         yield orders_table(self.count_by_order(), self.by_order().tolist())
         yield self._checked()
         yield self._picture()
@@ -301,6 +309,23 @@ class ScoreExpansion(Answer):
         """Return the k query paths of largest absolute value, each meeting the whole key. As `top_keys`."""
         key = self._key_totals[:, self.pair.key].sum(axis=0)
         return self.queries.top(k, self._met_by(key, self.pair.query, "query", turned=False))
+
+    def tree(
+        self, *, nodes: int | None = None, seconds: float | None = None, direction: Direction = "back"
+    ) -> ScoreTree:
+        """Return the score as a pair of trees of exact sums: of its query paths and of its key paths.
+
+        Each tree's target is the score with the other side whole; sums over pairs of branches are exact as well and add
+        up to both. `nodes` and `seconds` limit each tree, as in `Expansion.tree`. The position bias is in neither; kinds
+        cannot be left out here.
+        """
+        query, key = self._query_totals.sum(axis=0), self._key_totals[:, self.pair.key].sum(axis=0)
+        toward_query = self._met_by(key, self.pair.query, "query", turned=False)
+        toward_key = self._met_by(query, self.pair.key, "key", turned=True)
+        queries = self.queries.tree(toward_query, nodes=nodes, seconds=seconds, direction=direction)
+        keys = self.keys.tree(toward_key, nodes=nodes, seconds=seconds, direction=direction)
+        tolerance = score_tolerance(self.pair, self.queries, self.keys)
+        return ScoreTree(self.pair, self.queries, self.keys, queries, keys, toward_key.value, tolerance)
 
     def _met_by(self, other: Array, position: int, side: str, turned: bool) -> Target:
         """The score as a target on one side's vectors, the other side being given."""
