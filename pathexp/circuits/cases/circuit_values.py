@@ -72,10 +72,14 @@ class EdgeCircuits:
         trace = model.run(case.tokens)
         target, run = case.target(trace), EdgeRun(trace, self.zero.other(model, case), self.live, self.inputs)
         every = run.edges.all()
-        wanted = [every & ~kept if self.removed else kept for kept in self.kept]
-        whole = run.value(every, target)
+        wanted = [every & (~kept if self.removed else kept) for kept in self.kept]
+        known = {kept.tobytes(): run.value(kept, target) for kept in (every, np.zeros_like(every))}
+        whole, nothing = known.values()
+        for kept in wanted:
+            if kept.tobytes() not in known:
+                known[kept.tobytes()] = run.value(kept, target)
         return CircuitValue(
-            tuple(run.value(kept, target) for kept in wanted), whole, run.value(np.zeros_like(every), target),
+            tuple(known[kept.tobytes()] for kept in wanted), whole, nothing,
             abs(whole - target.value), target_tolerance(freeze(trace), target),
         )  # fmt: skip
 

@@ -122,7 +122,7 @@ class EdgeRun:
         made = sum(source.label in self.edges.writers for source in self.graph.sources)
         for depth, block in enumerate(self.graph.kernels):
             self._enter(depth, written, instead, constants)
-            outputs = self._outputs(depth, kept, written, instead, constants)
+            outputs = self._outputs(depth, kept[:, :made], written[:made], instead[:made], constants)
             if block.skip:
                 written, instead = block.through_skip(written), block.through_skip(instead)
                 constants = block.through_skip(constants[None])[0]
@@ -145,11 +145,10 @@ class EdgeRun:
             return 0.0
         return self.other[writer]
 
-    @staticmethod
-    def _read(kept: NDArray[np.bool_], written: Array, instead: Array) -> Array:
+    def _read(self, kept: NDArray[np.bool_], written: Array, instead: Array) -> Array:
         """What readers get over kept edges, and in place of the others, (readers, n, d); kept is (writers, readers)."""
         found = np.tensordot(kept.T.astype(np.float64), written, axes=1)
-        if instead.any():
+        if self.other:
             found = found + np.tensordot((~kept).T.astype(np.float64), instead, axes=1)
         return np.asarray(found)
 
@@ -158,9 +157,14 @@ class EdgeRun:
     ) -> Iterator[Array]:
         components = self.graph.blocks[depth].components
         columns = [self.edges.readers.index(component.label) for component in components]
-        reads = [
-            self._read(kept[port][:, columns], written, instead) + constants for port in range(len(PORTS))
-        ]
+        masks = [kept[port][:, columns] for port in range(len(PORTS))]
+        if not self.live:
+            masks = [masks[VALUES]] * len(PORTS)  # frozen, queries and keys make no difference
+        made: dict[bytes, Array] = {}
+        for mask in masks:
+            if mask.tobytes() not in made:
+                made[mask.tobytes()] = self._read(mask, written, instead) + constants
+        reads = [made[mask.tobytes()] for mask in masks]
         return iter([self._output(depth, c, [read[c] for read in reads]) for c in range(len(components))])
 
     def _output(self, depth: int, c: int, reads: Sequence[Array]) -> Array:

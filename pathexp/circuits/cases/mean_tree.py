@@ -1,6 +1,6 @@
 """The mean of many trees is one tree: the same bundles of paths in every case, opened by |mean|.
 
-The tree grows in waves, half as large as the tree by then. A wave costs a run of every case and one product a node, and
+The tree grows in waves: the root, four nodes, then each time as many as are open by then. A wave costs a run of every case and one product a node, and
 nothing but sums is kept between waves, so memory does not grow with the number of cases.
 """
 
@@ -18,10 +18,11 @@ from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import counted
 from ...expansion.tree.balance import BLIND, root_deviation
+from ...expansion.tree.limits import Limits
 from ...expansion.tree.noise import allowed
 from ...expansion.tree.opening import Opening, opened
 from ...expansion.tree.spots import Child, Spot
-from ...expansion.tree.tree import Tree
+from ...expansion.tree.tree import Tree, tree_of
 from ...graph import Array, contrast
 from ...model import Model
 from .case import Case
@@ -32,7 +33,8 @@ from .sums import Averaged
 from .workers import Workers
 
 NODES = 100
-WAVE = 64
+FIRST, WAVE = 4, 64
+"""How many nodes are opened together at least, behind the root, and at most."""
 OPTIONS = ("query", "nodes", "direction")
 
 
@@ -63,7 +65,7 @@ class OpenPlaces:
     places: tuple[Place, ...]
 
     def __call__(self, model: Model, case: Case) -> Opened:
-        start = unopened(self.ask, model, case)
+        start = unopened(self.ask, model, case, whole=any(place.parent is None for place in self.places))
         numbers = start.growth.numbers
         made = opened(numbers, [place.spot for place in self.places])
         parents = [place.parent for place in self.places if place.parent is not None]
@@ -75,13 +77,15 @@ class OpenPlaces:
         return Opened(start.value, tuple(opening.values for opening in made), worst)
 
 
-def unopened(ask: Ask, model: Model, case: Case) -> Tree:
-    """Return the tree of a case, of which nothing is opened."""
+def unopened(ask: Ask, model: Model, case: Case, *, whole: bool = True) -> Tree:
+    """Return the tree of a case, of which nothing is opened; its value is left at 0 unless the `whole` is asked for."""
     trace = model.run(case.tokens)
     what = contrast(trace, model.run(corrupted_tokens(case))) if ask.contrast else trace
     options = ask.options_of(model, case)
     terms = expand(what, options["query"]) if "query" in options else expand(what)
-    return terms.tree(case.target(trace), nodes=0, direction=options.get("direction", "back"))
+    target = case.target(trace)
+    value = terms.value(target) if whole else 0.0
+    return tree_of(terms.walk, target, value, options.get("direction", "back"), Limits(nodes=0))
 
 
 def _balance(
@@ -126,7 +130,7 @@ class _Growing:
         able = sorted(
             (leaf for leaf in self.leaves if leaf.place is not None), key=lambda leaf: -abs(leaf.mean)
         )
-        chosen = able[: min(most, WAVE, max(1, self.opened // 2))]
+        chosen = able[: min(most, WAVE, max(FIRST, self.opened))]
         if not chosen:
             return False
         places = tuple(leaf.place for leaf in chosen if leaf.place is not None)
