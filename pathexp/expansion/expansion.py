@@ -232,7 +232,7 @@ class Expansion:
         ----------
         seconds, nodes, memory: limits on time, on endings of paths kept, and on the bytes they take (2 GiB unless
             told otherwise). A search that reaches one returns the best it has, `exact` False, and as `bound` how
-            large anything missed can be (infinite if not even bounds were made). So does one that is interrupted
+            large anything missed can be (by lengths alone, and far too large, if no sets were made). So does one that is interrupted
             from the keyboard.
         progress: say on stderr about what the search will cost, and how far it is, or call a function with it.
         tree: a tree of these terms. The search starts from the largest single paths in it: the k-th of them is the first

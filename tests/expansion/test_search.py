@@ -18,6 +18,7 @@ from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, Goal, Layout, all_entries, interrupts, reachable_sets, tables
 from pathexp.expansion.search import certified as certified_module
 from pathexp.expansion.search.ellipsoids import summed, united, with_points
+from pathexp.expansion.search.farthest import farthest
 from pathexp.expansion.search.reach import Bounds
 from pathexp.expansion.search.rounding import largest
 from pathexp.expansion.search.sweep import Sweep
@@ -504,3 +505,32 @@ def test_blas_says_how_many_threads_it_has():
     assert blas.threads >= 1
     with blas.limited():
         assert blas.threads == 1
+
+
+@pytest.mark.parametrize("name", ["3L-layernorm", "gpt2", "original", "llama", "bloom", "olmo2"])
+def test_lengths_alone_bound_every_path(name):
+    """What stands in for the sets where there is no time for them: finite, and no path exceeds it."""
+    trace = run(MODELS[name]())
+    terms = px.expand(trace)
+    for target in (trace.logit(1), trace.direction(np.arange(trace.config.d_model) - 1.0, at="final")):
+        goal = Goal.of(target, terms.graph)
+        bound = goal.units(farthest(tables(terms.walk).layout, goal))
+        through = [
+            value
+            for term, value in zip(terms, path_values(terms.walk, target), strict=True)
+            if len(tuple(term.path)) > 2 or str(term.path).startswith("E ")
+        ]
+        assert np.max(np.abs(through)) <= bound < 1e9 * np.max(np.abs(through))
+
+
+def test_a_search_without_time_for_sets_has_a_finite_bound():
+    trace = run(MODELS["llama"]())
+    terms, target = px.expand(px.freeze(trace)), trace.logit(1)
+    found = searched(terms.walk, 3, target, terms.value(target), Budget(seconds=0.0))
+    left = set(map(str, terms.paths())) - {str(term.path) for term in found}
+    worst = max(
+        abs(value)
+        for path, value in zip(terms.paths(), terms.values(target), strict=True)
+        if str(path) in left
+    )
+    assert not found.exact and worst <= found.bound < np.inf

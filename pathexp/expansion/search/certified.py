@@ -15,6 +15,7 @@ from ...model import Target
 from ..proof.certificate import Certificate
 from .budget import Budget
 from .entries import SINK
+from .farthest import farthest
 from .finds import threshold, valued
 from .found import Best, Suffixes, Valued, by_size
 from .goal import Goal
@@ -95,7 +96,7 @@ def _stopped(budget: Budget, b: int) -> bool:
 
 
 def _unbounded(known: Tables, k: int, goal: Goal, budget: Budget) -> Found:
-    """The best of the paths that take one component more than an entry; nothing bounds the others."""
+    """The best of the paths that take one component more than an entry; lengths alone bound the others."""
     positions, blocks = known.layout.size[0], known.layout.skips
     endless = Reach(np.full(positions, np.finfo(np.float32).max))
     at_sink = {SINK: dict.fromkeys(known.layout.final, endless)}
@@ -103,7 +104,7 @@ def _unbounded(known: Tables, k: int, goal: Goal, budget: Budget) -> Found:
     most = tuple(entries.most for entries in known.entries)
     blind = Bounds((*({} for _ in blocks), at_sink), longest, most=most)
     sweep = _sweep(known, blind, k, goal, Budget(progress=budget.progress), 0.0, None)
-    return Found(sweep.best.words(), sweep.best.examined, False, float("inf"))
+    return Found(sweep.best.words(), sweep.best.examined, False, farthest(known.layout, goal))
 
 
 def _search(known: Tables, bounds: Bounds, k: int, goal: Goal, budget: Budget, before: Found) -> Found:
