@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..circuits.corpus.order_importance import order_importance
 from ..circuits.small.bigrams import bigrams
-from .command import REQUIRED_CORPUS, Command, Option, whole
+from .command import REQUIRED_CORPUS, ZERO, Command, Option, whole
 
 COMMANDS = (
     Command(
@@ -14,7 +14,7 @@ COMMANDS = (
         states=True, windows=8,
         options=(
             REQUIRED_CORPUS,
-            Option("max_order", "weigh single terms up to this order (default: 1)", whole(-1), metavar="K"),
+            ZERO, Option("max_order", "weigh single terms up to this order (default: 1)", whole(-1), metavar="K"),
         ),
     ),
     Command(

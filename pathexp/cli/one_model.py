@@ -15,7 +15,7 @@ from ..circuits.subspaces.memory_management import memory_management
 from ..circuits.subspaces.overlap import overlap
 from ..circuits.subspaces.privileged_basis import privileged_basis
 from ..circuits.subspaces.rotate_basis import rotate_basis
-from .command import CORPUS, NORMS, SEED, Command, Option, ids, integer, token, whole
+from .command import CORPUS, NORMS, SEED, ZERO, Command, Option, ids, integer, token, whole
 
 REPEATED = (
     Option(
@@ -98,7 +98,7 @@ COMMANDS: tuple[Command, ...] = (
         "list virtual heads, and with a corpus how much they reduce its loss",
         "pathexp virtual-heads attn-2l --corpus book.txt --windows 20",
         top="k", states=True, windows=20,
-        options=(CORPUS, Option("order", "heads in a row (default: 2)", whole(2), metavar="K")),
+        options=(CORPUS, ZERO, Option("order", "heads in a row (default: 2)", whole(2), metavar="K")),
     ),
     Command(
         "overlap", overlap, "one model",

@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arguments import expect, sequence_of, whole
+from ...arguments import SEED, expect, sequence_of, whole
 from ...errors import LoadError, PathexpError, TokenError
 from ...model import Model
 from .accumulate import accumulate
 from .limits import Limits
+from .random_texts import TRIES, random_texts
 from .tally import Measure, Tally, Tokens, question_of
 
 Text: TypeAlias = str | Path | Sequence[int] | NDArray[np.integer[Any]]
@@ -38,6 +39,8 @@ class Corpus:
     length: tokens per window; by default n_ctx. Windows follow one another within a text; what is left of a text
         after its last whole window is left out.
     windows: how many to take, or the numbers of the chosen ones, counted from 0; by default all.
+    sample: a seed; then windows are drawn at random, one text file without end: each begins at the start of a line that
+        follows a random byte. Without it they are taken from the beginning, which may be of one kind.
 
     Raises PathexpError for a source without texts, a length below 2, or windows that are no integers.
 
@@ -52,13 +55,21 @@ class Corpus:
     source: Source
     length: int | None = None
     windows: int | Sequence[int] | None = None
+    sample: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str | Path | Iterable):
             raise PathexpError(
                 f"a corpus is the path of a text file, or texts, or lists of token ids; got {self.source!r:.60}"
             )
-        expect("Corpus", length=(self.length, whole(2).or_none))
+        expect("Corpus", length=(self.length, whole(2).or_none), sample=(self.sample, SEED.or_none))
+        if self.sample is not None and not (
+            isinstance(self.source, str | Path) and whole(1).holds(self.windows)
+        ):
+            raise PathexpError(
+                f"a random sample is drawn from one text file, of so many windows; got {self.source!r:.40} and "
+                f"windows={self.windows!r:.20}"
+            )
         if not isinstance(self.windows, Sequence | np.ndarray):
             expect("Corpus", windows=(self.windows, whole(1).or_none))
             return
@@ -102,17 +113,32 @@ class Corpus:
 
     def _windows(self, model: Model) -> Iterator[Tokens]:
         """The chosen windows, or all of them, whatever their number."""
-        every = self._every(model)
+        every = self._every(model) if self.sample is None else self._drawn(model, self.sample)
         if not isinstance(self.windows, tuple):
             return every
         chosen, last = set(self.windows), max(self.windows, default=-1)
         return (window for number, window in enumerate(islice(every, last + 1)) if number in chosen)
 
-    def _every(self, model: Model) -> Iterator[Tokens]:
+    def _drawn(self, model: Model, seed: int) -> Iterator[Tokens]:
+        """Windows at random lines of the file, without end."""
+        length, missed = self._length(model), 0
+        for text in random_texts(Path(str(self.source)), seed):
+            tokens = _ids(model.encode(text))
+            missed = 0 if len(tokens) >= length else missed + 1
+            if missed == TRIES:
+                raise PathexpError(f"no place of {str(self.source)!r} has a whole window of {length} tokens")
+            if not missed:
+                yield tokens[:length]
+
+    def _length(self, model: Model) -> int:
         n_ctx = model.config.n_ctx
         length = n_ctx if self.length is None else self.length
         if not 2 <= length <= n_ctx:
             raise PathexpError(f"windows have from 2 to {n_ctx} tokens (n_ctx of the model), got {length}")
+        return length
+
+    def _every(self, model: Model) -> Iterator[Tokens]:
+        length = self._length(model)
         return (
             tokens[at : at + length]
             for tokens in self.tokens(model)
@@ -122,6 +148,7 @@ class Corpus:
     def accumulate(self, model: Model, measure: Measure, what: str, limits: Limits) -> Tally:
         """Sum a measure over the windows that are taken; `what` is measured, in words; see `accumulate`."""
         chosen = f" number {', '.join(map(str, self.windows))}" if isinstance(self.windows, tuple) else ""
+        chosen += "" if self.sample is None else f" drawn with seed {self.sample}"
         question = question_of(what, model, self.length) + chosen
         return accumulate(self._windows(model), measure, question, most=self.most, limits=limits)
 

@@ -94,6 +94,16 @@ class Tally:
         expect("mean", name=(name, one_of(*self.sums)))
         return np.asarray(self.sums[name] / self.windows)
 
+    def error(self, name: str) -> Array | None:
+        """Return the standard error over windows of the mean of one of the sums, whose squares are summed as "name²".
+
+        None for one window. Raises PathexpError as `mean` does.
+        """
+        mean, square = self.mean(name), self.mean(f"{name}²")
+        if self.windows < 2:
+            return None
+        return np.asarray(np.sqrt(np.maximum(square - mean**2, 0) / (self.windows - 1)))
+
     def save(self, path: str | Path) -> None:
         """Write the sums to an .npz file that `Tally.load` reads; an older file is replaced whole or not at all.
 

@@ -15,9 +15,9 @@ from typing import ClassVar
 import numpy as np
 
 from ...algebra import LinearMap, compose
-from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
-from ...arguments import expect, index_of, whole
-from ...errors import PathexpError, SizeError
+from ...answer import Answer, Facts, Figure, Part, Table, columns
+from ...arguments import expect, index_of, one_of, whole
+from ...errors import SizeError
 from ...expansion import Term, expand
 from ...expansion.header import counted, model_facts
 from ...graph import Array
@@ -25,13 +25,14 @@ from ...graph.from_weights import embedding, reading, unembedding, writing
 from ...graph.rescaled import rescaled
 from ...model import Model, Trace
 from ...model.model import check_model
-from ...model.softmax import next_token_loss
 from ...model.trace import check_trace
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
-from ..corpus.tally import Sums, Tally, Tokens
+from ..corpus.tally import Tally
+from ..corpus.zero_points import ZEROS
 from ..heads.head import Head, every_head
 from ..heads.spectrum import Spectrum, spectrum
+from .virtual_share import VirtualShare, share_parts, virtual_share
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,37 +108,6 @@ class VirtualHead:
         return product
 
 
-@dataclass(frozen=True)
-class VirtualShare:
-    """How much the virtual heads reduce the loss, patterns frozen; losses are means in nats per token.
-
-    `loss` of the model; `without` paths through two heads or more; `direct` of the direct path (and constants) alone.
-    `counts` are the numbers of paths by order; `tally` holds the running sums, to save and to go on from.
-    """
-
-    loss: float
-    without: float
-    direct: float
-    counts: tuple[int, ...]
-    tally: Tally
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens were predicted."""
-        return self.tally.tokens - self.tally.windows
-
-    @property
-    def reduction(self) -> float:
-        """How much the virtual heads reduce the loss, in nats per token."""
-        return self.without - self.loss
-
-    @property
-    def share(self) -> float | None:
-        """Their share of what all heads reduce the loss beyond the direct path; None where that is nothing."""
-        whole = self.direct - self.loss
-        return self.reduction / whole if whole else None
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class VirtualHeads(Answer):
     """The virtual heads of a model, a sequence in the order of its layers; `strongest` (rows) are those listed.
@@ -180,7 +150,7 @@ class VirtualHeads(Answer):
         yield Facts({"virtual_heads": len(self), "listed": len(self.strongest.rows)})
         yield self.strongest
         if self.share is not None:
-            yield from _losses(self.share)
+            yield from share_parts(self.share)
         yield self._heat_map()
 
     def _heat_map(self) -> Figure:
@@ -198,37 +168,13 @@ class VirtualHeads(Answer):
         )
 
 
-def _losses(share: VirtualShare) -> Iterator[Part]:
-    orders = ", ".join(f"{count:,} of order {order}" for order, count in enumerate(share.counts))
-    yield Facts(
-        {
-            "tokens": share.tokens,
-            "windows": share.tally.windows,
-            "reduction": share.reduction,
-            "share": share.share,
-        }
-    )
-    yield Table(
-        (columns.text("kept"), columns.number("loss", "loss", "nats per token", signed=False)),
-        [
-            ("direct path and constants", share.direct), ("paths through one head at most", share.without),
-            ("all paths", share.loss),
-        ],
-        "losses", f"loss in nats per token over {share.tokens:,} tokens, patterns frozen (paths: {orders})",
-        ("kept",), "loss", shown=None,
-    )  # fmt: skip
-    part = "an undefined share" if share.share is None else f"{share.share:.1%}"
-    yield Note(
-        f"virtual heads reduce the loss by {share.reduction:.4f}, {part} of what all heads reduce it beyond the direct path"
-    )
-
-
 def virtual_heads(
     model: Model,
     corpus: Corpus | Source | None = None,
     *,
     order: int = 2,
     k: int = 12,
+    zero: str = "mean",
     limits: Limits = NO_LIMITS,
 ) -> VirtualHeads:
     """Return the virtual heads of `order` heads in a row, and with a corpus how much all of them reduce the loss.
@@ -242,6 +188,8 @@ def virtual_heads(
     corpus: a file, texts, or a `Corpus`, which also says the windows.
     order: how many heads a virtual head is made of.
     k: how many to list with norms and copying scores, those of largest V-composition.
+    zero: what stands in place of the paths: "mean", their mean over all positions of all windows, so that what is constant
+        is not counted as theirs (one more pass); "resample", what they were in the next window; or "zero".
     limits: when to stop, and the sums to go on from.
 
     Raises PathexpError for an order below 2, and with a corpus for a model with MLPs, or without one whole window.
@@ -253,8 +201,8 @@ def virtual_heads(
     (64, 2, 10, (1, 16, 64))
     """
     check_model(model, "virtual_heads")
-    expect("virtual_heads", order=(order, whole(2)), k=(k, whole(0)))
-    share = None if corpus is None else _share(model, Corpus.of(corpus), limits)
+    expect("virtual_heads", order=(order, whole(2)), k=(k, whole(0)), zero=(zero, one_of(*ZEROS)))
+    share = None if corpus is None else virtual_share(model, Corpus.of(corpus), zero, limits)
     every = tuple(_in_rows(model, order))
     scores = np.array(
         [np.nan if each.composition is None else each.composition for each in every], dtype=float
@@ -290,23 +238,3 @@ def _sizes(head: VirtualHead) -> tuple[float | None, float | None, float | None]
             return head.OV.norm(), head.copying.score, head.copying.positive
     except SizeError:
         return None, None, None
-
-
-def _share(model: Model, corpus: Corpus, limits: Limits) -> VirtualShare:
-    """How much the virtual heads of an attention-only model reduce the loss."""
-    if model.config.d_mlp:
-        raise PathexpError(
-            "virtual heads are weighed in attention-only models; this one has MLPs between heads"
-        )
-    found = corpus.accumulate(
-        model, lambda window: _measured(expand(model.run(window)).by_order(), window),
-        "loss reduction by virtual heads", limits,
-    )  # fmt: skip
-    loss, without, direct = (float(each) for each in found.mean("losses"))
-    return VirtualShare(loss, without, direct, expand(model.run([0])).count_by_order(), found)
-
-
-def _measured(orders: Array, window: Tokens) -> Sums:
-    """The losses of all paths, of those through one head at most, and of those through none."""
-    kept = orders.sum(axis=0), orders[:2].sum(axis=0), orders[0]
-    return {"losses": np.array([next_token_loss(logits, window) for logits in kept])}

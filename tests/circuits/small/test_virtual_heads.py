@@ -49,7 +49,7 @@ def lettered(model):
 def test_losses_are_those_of_runs_and_of_terms():
     model = lettered(px.random_model(layers=2, heads=2, d_vocab=11, n_ctx=12, biases=True, norm="layernorm"))
     text = "abcabcdefghijkabcdefabcc"
-    found = virtual_heads(model, px.Corpus([text], length=12)).share
+    found = virtual_heads(model, px.Corpus([text], length=12), zero="zero").share
     traces = [model.run(text[:12]), model.run(text[12:])]
     np.testing.assert_allclose(found.loss, np.mean([trace.loss() for trace in traces]), atol=1e-12)
     losses = []
