@@ -92,7 +92,7 @@ def _balance(
     tree: Tree, place: Place, opening: Opening, before: Mapping[Spot, Opening]
 ) -> tuple[float, float, float]:
     if place.parent is None:
-        value, own = tree.value, root_deviation(tree)
+        value, own = tree.value, root_deviation(tree.growth.numbers)
     else:
         parent = before[place.parent]
         value, own = float(parent.values[place.number]), float(parent.noise[place.number])

@@ -135,7 +135,7 @@ def _bundles(side: Expansion, tree: Tree, vector: Callable[[Expansion], Array]) 
 
 def _side(side: str, tree: Tree) -> Iterator[Part]:
     """One tree: as text, as a table, as a picture, with its check; their names say which side they are of."""
-    shown, rows = largest_branches(tree, BRANCHES), largest_branches(tree, ROWS)
+    shown, rows = largest_branches(tree.root, BRANCHES), largest_branches(tree.root, ROWS)
     yield Note(
         drawn(shown[0]), f"{side} paths, meeting the whole {_OTHER[side]} ({tree.nodes:,} nodes opened)"
     )

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...graph import Array
+from ...model import Target
 from ..path import Path
 from .frontier import ROOT, Leaf
+from .growth import Growth
 from .opening import Opening
 from .positions import by_position
 from .spots import Child, Spot, Word
 
-if TYPE_CHECKING:
-    from .tree import Tree
+
+class Grown(Protocol):
+    """What a node asks of the tree that it stands in."""
+
+    @property
+    def growth(self) -> Growth:
+        """All openings."""
+
+    @property
+    def target(self) -> Target:
+        """What is explained."""
+
+    @property
+    def value(self) -> float:
+        """Of all paths together."""
+
+    @property
+    def count(self) -> int:
+        """How many paths there are."""
+
+    def completed(self, spot: Spot) -> Word:
+        """The labels of the only path that there is at a spot."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +50,7 @@ class TreeNode:
     True
     """
 
-    tree: Tree
+    tree: Grown
     leaf: Leaf
 
     @property
@@ -116,7 +138,8 @@ class TreeNode:
 
         What constants add that only the sink reads is put at the target's position. One backward pass at most.
         """
-        return by_position(self)
+        where = self.word if self.count == 1 else self.spot
+        return by_position(self.tree.growth.numbers, where, self.tree.target.position)
 
     def walk(self) -> Iterator[TreeNode]:
         """Iterate over the node and all below it, the largest branches first."""

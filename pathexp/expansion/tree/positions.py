@@ -6,7 +6,6 @@ The target is pulled back through all of the node's paths to their sources, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,21 +16,17 @@ from .pulled import PulledBack
 from .pushed import PushedForward
 from .spots import Spot, Word
 
-if TYPE_CHECKING:
-    from .node import TreeNode
 
+def by_position(numbers: Numbers, where: Spot | Word, position: int) -> Array:
+    """Return what the paths at a spot, or a single path, add by the position at which they set out: (positions,).
 
-def by_position(node: TreeNode) -> Array:
-    """Return what a node's paths add, by the position at which they set out: (positions,).
-
-    What constants add that only the sink reads is put at the target's position. Costs one backward pass at most.
+    What constants add that only the sink reads is put at the target's `position`. Costs one backward pass at most.
     """
-    numbers = node.tree.growth.numbers
     found = np.zeros(numbers.graph.sizes[0])
-    parts = _single(numbers, node.word) if node.count == 1 else _bundle(numbers, node.spot)
+    parts = _bundle(numbers, where) if isinstance(where, Spot) else _single(numbers, where)
     for part in parts:
         if isinstance(part, float):
-            found[node.tree.target.position] += part
+            found[position] += part
         else:
             found[: len(part)] += part
     return found

@@ -5,14 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .node import TreeNode
-
-if TYPE_CHECKING:
-    from .tree import Tree
 
 BRANCHES = 24
 """How many nodes are drawn as text."""
@@ -56,9 +52,9 @@ class Branch:
             yield from child.walk()
 
 
-def largest_branches(tree: Tree, most: int) -> list[Branch]:
-    """Return the nodes of largest |value| that hang together with the root, the largest first; at most so many."""
-    found = [Branch(tree.root)]
+def largest_branches(root: TreeNode, most: int) -> list[Branch]:
+    """Return the nodes of largest |value| that hang together with a root, the largest first; at most so many."""
+    found = [Branch(root)]
     waiting: list[tuple[float, int, int]] = []
     _wait(waiting, found, 0)
     while waiting and len(found) < most:

@@ -111,7 +111,7 @@ class Tree(Answer):
     @cached_property
     def balance(self) -> Check:
         """Whether children add up to their parents, with the tolerance that rounding explains."""
-        return balance(self)
+        return balance(self.growth, self.value)
 
     # As an answer --------------------------------------------------------------------------------------
 
@@ -127,12 +127,12 @@ class Tree(Answer):
     def parts(self) -> Iterator[Part]:
         """Yield the largest branches as text, what single paths add, the check, all as a table, and a picture."""
         yield from self._facts()
-        shown = largest_branches(self, BRANCHES)
+        shown = largest_branches(self.root, BRANCHES)
         yield Note(drawn(shown[0]))
         yield Note(self._finished_line())
         if self.positions:
             yield by_source(shown, self.growth.numbers.graph.trace)
-        branches = largest_branches(self, ROWS)
+        branches = largest_branches(self.root, ROWS)
         unit = "logits" if self.target.at == LOGITS else ""
         yield table(branches, unit, len(self))
         yield self.balance
