@@ -127,7 +127,7 @@ class Answer:
         return picture.chart(self.document, figure, dark=dark)
 
     def save(self, file: str, figure: str | None = None, *, dark: bool = False) -> None:
-        """Write a picture as .svg, .png, .pdf or .html; see `plot`."""
+        """Write a picture as .svg, .png, .pdf, .html or .tex (TikZ of trees, flows and paths); see `plot`."""
         picture.save(self.document, file, figure, dark=dark)
 
     # Copies --------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def ribbons(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the ribbons between nodes, as points of bands, and the boxes of the nodes, on a signed Sankey diagram.
 
-    The width of a ribbon is |flow|; what enters and what leaves a node is stacked in the order of the edges.
+    The width of a ribbon is |flow|; what enters and what leaves a node is stacked in the order of the other ends.
     """
     height = {str(n["label"]): 0.0 for n in nodes}
     for side in ("source", "target"):
@@ -75,17 +75,25 @@ def ribbons(
             sums[str(edge[side])] = sums.get(str(edge[side]), 0.0) + abs(edge["flow"])
         height = {label: max(size, sums.get(label, 0.0)) for label, size in height.items()}
     place = _columns(nodes, height)
-    filled: dict[tuple[str, str], float] = {}
+    starts = _stacked(edges, place)
     points: list[dict[str, Any]] = []
-    for edge in edges:
-        ends = [str(edge["source"]), str(edge["target"])]
-        starts = []
-        for end, side in zip(ends, ("out", "in"), strict=True):
-            starts.append(place[end][1] + filled.get((end, side), 0.0))
-            filled[end, side] = filled.get((end, side), 0.0) + abs(edge["flow"])
-        points += _band(edge, place[ends[0]][0] + 0.16, place[ends[1]][0], starts)
+    for edge, ends in zip(edges, starts, strict=True):
+        left, right = (place[str(edge[side])][0] for side in ("source", "target"))
+        points += _band(edge, left + 0.16, right, ends)
     rows = [_column_box(node, *place[str(node["label"])], height[str(node["label"])]) for node in nodes]
     return points, rows
+
+
+def _stacked(edges: Sequence[Node], place: Mapping[str, tuple[float, float]]) -> list[list[float]]:
+    """Return where each edge leaves its source and enters its target: in the order in which their other ends stand."""
+    starts = [[0.0, 0.0] for _ in edges]
+    for number, (here, there) in enumerate((("source", "target"), ("target", "source"))):
+        filled: dict[str, float] = {}
+        for at in sorted(range(len(edges)), key=lambda at: place[str(edges[at][there])][1]):
+            end = str(edges[at][here])
+            starts[at][number] = place[end][1] + filled.get(end, 0.0)
+            filled[end] = filled.get(end, 0.0) + abs(edges[at]["flow"])
+    return starts
 
 
 def _columns(nodes: Sequence[Node], height: Mapping[str, float]) -> dict[str, tuple[float, float]]:

@@ -138,12 +138,29 @@ def _lines(altair: Any, figure: Figure) -> Any:
         if value is not None
     ]
     scale = altair.Scale(type="log" if figure.data.get("log") else "linear", zero=False)
-    x = altair.X("x:Q", title=figure.data.get("x_title", "x"), scale=scale)
-    color = altair.Color("series:N", scale=altair.Scale(range=list(SERIES)))
+    along = altair.Scale(type=scale.type, zero=False, nice=False)
+    x = altair.X("x:Q", title=figure.data.get("x_title", "x"), scale=along)
+    names = list(map(inert, figure.data["series"]))
+    key = altair.Legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=300)
+    color = altair.Color(
+        "series:N", sort=names, legend=key, scale=altair.Scale(domain=names, range=list(SERIES))
+    )
     base = altair.Chart(altair.Data(values=points)).encode(x=x, color=color)
-    line = base.mark_line(point=True).encode(y=altair.Y("value:Q", title=figure.unit or None, scale=scale))
+    y = altair.Y("value:Q", title=figure.unit or None, scale=scale)
+    line = base.mark_line().encode(y=y, strokeDash=_dashes(altair, names)) + base.mark_circle(size=36).encode(
+        y=y
+    )
     made = base.mark_area(opacity=0.2).encode(y="low:Q", y2="high:Q") + line if errors else line
     return made.properties(width=WIDE, height=HIGH)
+
+
+def _dashes(altair: Any, names: list[str]) -> Any:
+    """Return strokes that tell series apart where they are more than colors: whole, then dashed, then dotted."""
+    strokes = [_DASHES[min(place // len(SERIES), len(_DASHES) - 1)] for place in range(len(names))]
+    return altair.StrokeDash("series:N", sort=names, scale=altair.Scale(domain=names, range=strokes))
+
+
+_DASHES = ([1, 0], [7, 3], [2, 2])
 
 
 def _scatter(altair: Any, figure: Figure) -> Any:

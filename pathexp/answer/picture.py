@@ -1,4 +1,4 @@
-"""Answers as pictures: Altair charts, written as SVG, PNG, PDF or HTML; altair is imported when one is asked for."""
+"""Answers as pictures: Altair charts, written as SVG, PNG, PDF or HTML, altair imported when one is asked for; or TikZ."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from .charts import draw
 from .document import Document
 from .extras import extra
 from .parts import Figure
+from .tikz import KINDS, tikz
 
-ENDINGS = (".svg", ".png", ".pdf", ".html")
+ENDINGS = (".svg", ".png", ".pdf", ".html", ".tex")
 
 
 def figure_of(document: Document, name: str | None) -> Figure:
@@ -37,8 +38,10 @@ def check_file(file: str) -> Path:
     return path
 
 
-def check_extra() -> None:
-    """Raise MissingExtraError unless what draws and writes pictures is installed."""
+def check_extra(file: str = "") -> None:
+    """Raise MissingExtraError unless what draws and writes pictures is installed; TikZ needs nothing."""
+    if file.lower().endswith(".tex"):
+        return
     for module in ("altair", "vl_convert"):
         extra(module, "viz", "pictures")
 
@@ -46,19 +49,35 @@ def check_extra() -> None:
 def save(document: Document, file: str, name: str | None = None, *, dark: bool = False) -> None:
     """Write a picture; the ending says in which form.
 
-    HTML holds all it needs and opens without a network. Raises AnswerError for another ending, or a file that cannot
-    be written.
+    HTML holds all it needs and opens without a network; .tex is TikZ, of trees and flows alone, and needs no extra. Raises
+    AnswerError for another ending, a figure that has no TikZ, or a file that cannot be written.
     """
-    path, figure = check_file(file), figure_of(document, name)
-    check_extra()
-    drawn = draw(figure, dark)
+    path = check_file(file)
+    made = (
+        tikz(_for_tikz(document, name))
+        if path.suffix.lower() == ".tex"
+        else _drawn(figure_of(document, name), dark)
+    )
     try:
-        if path.suffix.lower() == ".html":
-            path.write_text(_page(drawn), encoding="utf-8")
+        if isinstance(made, str):
+            path.write_text(made, encoding="utf-8")
+        elif path.suffix.lower() == ".html":
+            path.write_text(_page(made), encoding="utf-8")
         else:
-            drawn.save(str(path))
+            made.save(str(path))
     except OSError as error:
         raise AnswerError(f"cannot write the picture to {file!r}: {error}") from None
+
+
+def _for_tikz(document: Document, name: str | None) -> Figure:
+    """The figure of a name, or else the first that can be TikZ, or the first."""
+    drawable = (figure for figure in document.of(Figure) if figure.kind in KINDS and name is None)
+    return next(drawable, None) or figure_of(document, name)
+
+
+def _drawn(figure: Figure, dark: bool) -> Any:
+    check_extra()
+    return draw(figure, dark)
 
 
 def _page(drawn: Any) -> str:

@@ -46,7 +46,9 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--latex", action="store_true", help="print LaTeX")
     form.add_argument("--csv", action="store_true", help="print the rows of the main table as CSV")
-    about = "the .html file to write" if command.saves else "also draw a picture: .svg, .png, .pdf or .html"
+    about = (
+        "the .html file to write" if command.saves else "also draw a picture: .svg, .png, .pdf, .html or .tex"
+    )
     group.add_argument("--save", metavar="FILE", help=about, required=command.saves)
     if command.graph:
         GRAPH.declare(group)
@@ -105,7 +107,7 @@ def check_outputs(command: Command, options: argparse.Namespace) -> None:
             )
         if not command.saves:
             picture.check_file(options.save)
-            picture.check_extra()
+            picture.check_extra(options.save)
         _check_folder("--save", options.save)
     if (file := getattr(options, "graph", None)) is not None:
         check_graph_file(file)

@@ -14,6 +14,7 @@ from ..arguments import AMOUNT, expect
 from ..errors import PathexpError
 from ..graph import Array, Indices, Walk
 from ..model import Target
+from .bundle import bundle
 from .header import counted
 from .path import Path
 from .proof import Certificate, ProofCheck, check_ranking
@@ -148,11 +149,19 @@ class Ranking(Answer):
         yield self.table()
         yield Note(self.certainty)
         yield self.figure()
+        if self.terms:
+            yield self.ribbons()
 
     def figure(self) -> Figure:
         """Return the terms as bars."""
         data = {"rows": [str(term.path) for term in self.terms], "values": [[value] for value in self.values]}
         return Figure("bars", "paths", data, f"largest terms of {self.target.label}", "logits")
+
+    def ribbons(self) -> Figure:
+        """Return the listed paths as ribbons, those that share an edge bundled."""
+        title = f"{self.headline()}: {self.value:+.4f} of {self.value + self.remainder:+.4f}"
+        paths = [term.path for term in self.terms]
+        return bundle(paths, self.values, self.terms[0].graph.places, title, "logits")
 
     def table(self, title: str = "") -> Table:
         """Return the terms, the largest first; the exact remainder is the row after them."""
