@@ -41,21 +41,26 @@ class Mutant:
     node: int
     change: int
     line: int
-    what: str
 
     @property
     def module(self) -> str:
         return ".".join(self.path.relative_to(ROOT).with_suffix("").parts)
 
     def __str__(self) -> str:
-        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.what}"
+        _, old, new = self._found()
+        before, after = (f"{ast.unparse(node):.70}".replace("\n", " ") for node in (old, new))
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {before} → {after}"
 
     def tree(self) -> ast.Module:
         """The changed module."""
+        tree, old, new = self._found()
+        return ast.fix_missing_locations(_Swap(old, new).visit(tree))
+
+    def _found(self) -> tuple[ast.Module, ast.AST, ast.AST]:
+        """The module, the node that is changed, and what it is changed into."""
         tree = ast.parse(self.path.read_text(encoding="utf-8"))
         node = list(ast.walk(tree))[self.node]
-        changed = list(changes(node))[self.change]
-        return ast.fix_missing_locations(_Swap(node, changed).visit(tree))
+        return tree, node, list(changes(node))[self.change]
 
 
 class _Swap(ast.NodeTransformer):
@@ -76,28 +81,30 @@ SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mul
 
 def changes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what a node can be changed into."""
-    new = copy.deepcopy(node)
-    match new:
+    match node:
         case ast.Compare(ops=[op]) if type(op) in COMPARED:
-            new.ops = [COMPARED[type(op)]()]
-            yield new
-        case ast.BinOp(op=op) if type(op) in SIGNS and not _is_text(new):
-            new.op = SIGNS[type(op)]()
-            yield new
+            yield _with(node, ops=[COMPARED[type(op)]()])
+        case ast.BinOp(op=op) if type(op) in SIGNS and not _is_text(node):
+            yield _with(node, op=SIGNS[type(op)]())
         case ast.UnaryOp(op=ast.USub() | ast.Not(), operand=inner) if not isinstance(inner, ast.Constant):
             yield inner
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            new.value = value + 1 if isinstance(value, int) else value * 2 + 1e-3
-            yield new
+            yield _with(node, value=value + 1 if isinstance(value, int) else value * 2 + 1e-3)
         case ast.BoolOp(op=op):
-            new.op = ast.Or() if isinstance(op, ast.And) else ast.And()
-            yield new
+            yield _with(node, op=ast.Or() if isinstance(op, ast.And) else ast.And())
         case ast.AugAssign() | ast.Expr(value=ast.Call()):
             yield ast.Pass()
-        case ast.Call(args=[first, second, *rest]) if not any(isinstance(a, ast.Starred) for a in new.args):
+        case ast.Call(args=[first, second, *rest]) if not any(isinstance(a, ast.Starred) for a in node.args):
             if ast.dump(first) != ast.dump(second):
-                new.args = [second, first, *rest]
-                yield new
+                yield _with(node, args=[second, first, *rest])
+
+
+def _with(node: ast.AST, **changed: object) -> ast.AST:
+    """A node with some of its fields changed."""
+    new = copy.copy(node)
+    for name, value in changed.items():
+        setattr(new, name, value)
+    return new
 
 
 def _is_text(node: ast.AST) -> bool:
@@ -109,9 +116,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     silent = set(map(id, _speaking(tree)))
     for place, node in enumerate(ast.walk(tree)):
-        for at, changed in enumerate(changes(node) if id(node) not in silent else ()):
-            what = f"{ast.unparse(node):.60} → {ast.unparse(changed):.60}".replace("\n", " ")
-            yield Mutant(path, place, at, getattr(node, "lineno", 0), what)
+        for at, _ in enumerate(changes(node) if id(node) not in silent else ()):
+            yield Mutant(path, place, at, getattr(node, "lineno", 0))
 
 
 SPEAKS = {
@@ -166,8 +172,8 @@ def tests_of(path: Path, most: int) -> list[str]:
         if "interop" in test.parts:
             continue
         text = test.read_text(encoding="utf-8")
-        near = path.parts[-2] in test.parts or path.parts[-2] in test.stem
-        score = 8 * (path.stem in test.stem) + 8 * (dotted in text) + 3 * near
+        near = 3 * (path.parts[-2] in test.parts) + 6 * (path.parts[-2] in test.stem)
+        score = 8 * (path.stem in test.stem) + 8 * (dotted in text) + near
         score += 2 * (path.relative_to(ROOT).parts[1] in test.parts) + min(len(said.findall(text)), 6)
         scored.append((-score, test.stat().st_size, str(test)))
     known = [test for score, _, test in sorted(scored) if score < -2]
@@ -254,6 +260,7 @@ def main(arguments: list[str] | None = None) -> None:
         outcomes[outcome] += 1
         if outcome == "survived":
             print(f"survived: {mutant}", flush=True)
+        print(f"{outcomes.total()} of {amount}: {outcome}", file=sys.stderr, flush=True)
     dead = outcomes["killed"] + outcomes["out of time"]
     counts = ", ".join(f"{amount} {what}" for what, amount in outcomes.most_common())
     print(
