@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from functools import cache
 from importlib.util import find_spec
@@ -95,3 +96,21 @@ def test_its_tree_finds_the_head_that_brings_the_answer() -> None:
     (found,) = px.intervene(trace, target, cut=branch.query)
     frozen, live = found.effect(target)
     assert abs(frozen + branch.value) < 1e-9 and -4 < live < -2
+
+
+def test_the_page_of_trees_says_what_is_computed() -> None:
+    """Every branch that docs/tree.md shows, and its table of cuts: value, frozen and live."""
+    page = (Path(__file__).resolve().parents[2] / "docs/tree.md").read_text(encoding="utf-8")
+    trace = smollm2().run("The capital of France is")
+    terms, target = px.expand(trace), trace.logit(" Paris")
+    shown = re.findall(r"^ *([+-]\d+\.\d{4})  (\S.* U)(?:   \(|$)", page, re.M)
+    assert len(shown) >= 10
+    for value, query in shown:
+        assert float(value) == pytest.approx(terms.where(query).value(target), abs=6e-5), query
+    cuts = re.findall(r"^\| `(.*? U)`.*?\| (\S+) \| (\S+) \| (\S+) \|$", page, re.M)
+    assert len(cuts) == 3
+    for query, *said in cuts:
+        value, frozen, live = (float(number.replace("−", "-")) for number in said)
+        (found,) = px.intervene(trace, target, cut=query)
+        assert value == pytest.approx(terms.where(query).value(target), abs=6e-4)
+        assert found.effect(target) == pytest.approx((frozen, live), abs=6e-4)
