@@ -171,6 +171,18 @@ def _is_array(value: object, axes: int) -> bool:
     )
 
 
+def refuse_masked(what: str, value: object, error: type[PathexpError] = PathexpError) -> None:
+    """Raise the error for a masked array: what its mask hides would be read as numbers.
+
+    >>> refuse_masked("W_E", [1.0])
+    """
+    if hasattr(value, "mask") and hasattr(value, "filled"):
+        raise error(
+            f"{what}: expected plain numbers, got a masked array, whose hidden numbers would count; give "
+            "array.filled(…), or leave out what is hidden"
+        )
+
+
 def check_names(what: str, given: Iterable[str], known: Iterable[str], required: Iterable[str]) -> None:
     """Raise ConfigError unless all names are known and none is missing, with the nearest known name.
 

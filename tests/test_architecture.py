@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1] / "pathexp"
 LONGEST = 400
 
 FLOORS = {
-    **dict.fromkeys(("errors", "labels", "startup", "version", "visible"), 0),
+    **dict.fromkeys(("errors", "labels", "read_only", "startup", "version", "visible"), 0),
     "budget": 1,
     "arguments": 1,
     **dict.fromkeys(("answer", "algebra", "model"), 2),

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from ..arguments import refuse_masked
 from ..errors import SizeError, WeightsError
 
 Array: TypeAlias = NDArray[np.float64]
@@ -20,6 +21,7 @@ def real(values: ArrayLike, what: str, dtype: DTypeLike | None = None) -> Array:
 
     Raises WeightsError for complex, boolean, object or text arrays, and for another dtype asked.
     """
+    refuse_masked(what, values, WeightsError)
     array = np.asarray(values)
     if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
         raise WeightsError(

@@ -7,15 +7,17 @@ and a value. A new kind subclasses LinearMap and registers with `operations` wha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cached_property
 from numbers import Real
-from typing import final, overload
+from typing import Any, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from ..errors import SpaceError, WeightsError
+from ..read_only import restore
 from . import operations
 from .arrays import Array, checked, real, within_range
 from .plan import Plan, plan
@@ -39,6 +41,10 @@ class LinearMap(ABC):
 
     target: Space
     source: Space
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take over what a copy or a pickle holds, arrays read-only as they were."""
+        restore(self, state)
 
     @abstractmethod
     def apply(self, x: ArrayLike) -> Array:

@@ -10,7 +10,7 @@ or built from arrays.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ..algebra import Dense, Diagonal, LinearMap, Space, compose
 from ..budget import BUDGET
 from ..errors import FreezeError, GraphError
+from ..read_only import restore
 
 Array: TypeAlias = NDArray[np.float64]
 Dim: TypeAlias = int | str
@@ -91,6 +92,10 @@ class Gate:
     features: Dim
     values: Array | None = None
 
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take over what a copy or a pickle holds, arrays read-only as they were."""
+        restore(self, state)
+
     def numbers(self) -> Array:
         """Return the values, shape (position, feature), or say that there are none."""
         if self.values is None:
@@ -108,6 +113,10 @@ class Action(ABC):
     positions: int
     rows: int
     columns: int
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take over what a copy or a pickle holds, arrays read-only as they were."""
+        restore(self, state)
 
     @abstractmethod
     def push(self, x: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import check, expect, instance, whole
+from ..arguments import check, expect, instance, refuse_masked, whole
 from ..errors import PathexpError, TokenError
 from . import notebook
 from .archive import Parts, write_archive
@@ -163,6 +163,7 @@ class Model:
 
 
 def _array(tokens: Tokens) -> npt.NDArray[Any]:
+    refuse_masked("token ids", tokens, TokenError)
     try:
         return np.asarray(tokens)
     except ValueError as error:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import TargetError
+from ..read_only import restore
 
 Space = Literal["logits", "residual"]
 
@@ -44,6 +45,10 @@ class Target:
     def __post_init__(self) -> None:
         if not self.at:
             object.__setattr__(self, "at", "logits" if self.space == "logits" else "final_in")
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take over what a copy or a pickle holds, its direction read-only as it was."""
+        restore(self, state)
 
     def __repr__(self) -> str:
         return f"Target({self.label} at position {self.position}: {self.value:.6g})"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import TEXT, check, instance, one_of, whole
+from ..arguments import TEXT, check, instance, one_of, refuse_masked, whole
 from ..errors import TargetError, TokenError
+from ..read_only import restore
 from . import notebook
 from .config import Config
 from .points import canonical, values_at
@@ -78,8 +79,7 @@ class Trace:
         return kept | {name: dict(kept[name]) for name in mappings}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, MappingProxyType(value) if isinstance(value, dict) else value)
+        restore(self, state)
 
     @property
     def config(self) -> Config:
@@ -259,6 +259,7 @@ TRACE = instance(Trace, "a trace", "use model.run(text)")
 
 
 def _vector(vector: npt.ArrayLike, size: int, name: str, space: str) -> Array:
+    refuse_masked("a direction", vector, TargetError)
     found = np.asarray(vector)
     if found.shape != (size,):
         raise TargetError(

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import refuse_masked
 from ..errors import WeightsError
+from ..read_only import restore
 from .config import Config
 from .stored import Stored, StoredColumns, check_finite
 
@@ -77,7 +79,12 @@ class Weights:
 
     def __post_init__(self) -> None:
         for name, value in self.arrays().items():
+            refuse_masked(name, value, WeightsError)
             object.__setattr__(self, name, _frozen(value))
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take over what a copy or a pickle holds, read-only as it was."""
+        restore(self, state)
 
     def arrays(self) -> dict[str, Array]:
         """The arrays that are there, by name."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...arguments import TEXT, check, shown, whole
+from ...arguments import TEXT, check, refuse_masked, shown, whole
 from ...errors import PathexpError, TokenError
 from ...model import Model, Target, Trace
 
@@ -124,6 +124,7 @@ class Case:
 def _prompt(name: str, given: object) -> Prompt:
     if isinstance(given, str):
         return given
+    refuse_masked(f"Case, {name}", given)
     members = list(given) if isinstance(given, Sequence | np.ndarray) else []
     if not members or not all(map(whole(0).holds, members)):
         raise PathexpError(f"Case, {name}: expected a text or token ids, got {shown(given)}")

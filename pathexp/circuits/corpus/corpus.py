@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arguments import SEED, expect, sequence_of, whole
+from ...arguments import SEED, expect, refuse_masked, sequence_of, whole
 from ...errors import LoadError, PathexpError, TokenError
 from ...model import Model
 from .accumulate import accumulate
@@ -165,6 +165,7 @@ def _chunks(path: Path) -> Iterator[str]:
 
 
 def _ids(text: object) -> Tokens:
+    refuse_masked("a text of a corpus", text, TokenError)
     try:
         tokens = np.asarray(text)
     except ValueError:

@@ -7,12 +7,15 @@ queries and in the queries at mean keys: Δs_ij = c_ij (q̄_i·Δk_j + Δq_i·k�
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ...errors import GraphError
+from ...read_only import restore
 from ..actions import grown, lengths, mixed_noise
 from ..kernel import Indices
 from ..operators import Action, Array
@@ -31,6 +34,10 @@ class Weighing:
     queries: Array
     keys: Array
     values: Array
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take over what a copy or a pickle holds, arrays read-only as they were."""
+        restore(self, state)
 
     @cached_property
     def totals(self) -> Array:
