@@ -25,6 +25,7 @@ SHOWN = {
     "listing": "sympy",
     "mutants": "2 of 2 mutants killed",
     "peer_rust_circuit": "9 values",
+    "peer_unpack": "path patching",
     "ranking": "proven: True",
     "totals": "largest difference",
     "tree": "children add up",
@@ -96,6 +97,38 @@ def pair_of_runs():
         d_head=4, d_vocab=30, seed=2,
     )  # fmt: skip
     return model.run([1, 2, 3, 4, 5]), model.run([1, 7, 3, 4, 5])
+
+
+def test_unpack_is_lined_up_by_node(load, capsys):
+    peer = load("peer_unpack")
+    names = ("L0H0", "L0H1", "L0M")
+    methods = ("contrast", "gradient", "path patching")
+    row = {
+        "live": [1.0, 2.0, 3.0], **{method: [1.0, 2.0, 4.0] for method in methods},
+        "sums": dict.fromkeys(methods, 1.0), "seconds": dict.fromkeys((*methods, "live"), 0.5),
+    }  # fmt: skip
+    flow = {"mlp_0": 3.0, "attn_0_head_1": 2.0, "attn_0_head_0": 1.0, "embedding": 9.0}
+    theirs = {"rows": [{"flows": [flow, {**flow, "mlp_0": 9.0}], "added": 0.9}], "seconds": 0.1}
+    peer.report([row], names, {"kqv_aligned": theirs})
+    printed = capsys.readouterr().out.splitlines()
+    alone, apart = (next(line for line in printed if word in line) for word in ("kqv_aligned", "minus"))
+    assert "1.000 ± 0.000" in alone and "0.900 ± 0.000" in alone and "-0.866" in apart
+
+
+def test_edges_straight_to_the_logits_are_patched_one_by_one(load):
+    peer, model = load("peer_unpack"), px.random_model(
+        layers=2, heads=2, d_mlp=8, norm="layernorm", positions="learned", d_vocab=48, n_ctx=24, seed=2
+    )  # fmt: skip
+    text, twin, token = peer.prompts(1)[0]
+    found = peer.measure(model, text, twin, token)
+    here, there = model.run(text), model.run(twin)
+    toward = np.full(48, -1 / 48)
+    toward[token] += 1
+    edge = px.intervene(px.contrast(here, there), here.direction(toward), edge=("L1H1", "U"))[0]
+    assert abs(found["path patching"][4] - edge.live) < 1e-12
+    node = px.intervene(px.contrast(here, there), here.direction(toward), node="L0H1")[0]
+    assert abs(found["live"][1] - node.live) < 1e-12 and abs(found["contrast"][1] - node.exact) < 1e-12
+    assert abs(found["gradient"][1] - node.gradient) < 1e-12 and abs(found["sums"]["contrast"] - 1) < 1e-12
 
 
 def test_batched_patching_is_that_of_a_run_of_its_own(load):

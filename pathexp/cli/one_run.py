@@ -19,6 +19,7 @@ from ..expansion.expansion import tree
 from ..expansion.scores.score import score
 from ..expansion.scores.term import KINDS
 from ..expansion.summary import summary
+from ..graph import SPLITS
 from .command import QUERY, SEED, Command, Option, fraction, integer, token_ids, whole
 
 MLP = Option("mlp", "whether paths pass through MLPs or start at them", choices=("gate", "source"))
@@ -64,6 +65,7 @@ COMMANDS = (
             Option("other_tokens", "token ids instead of the other text, such as 3,14,15", token_ids, keyword="other"),
             Option("against", "run the text (or the other text) on this model of the same shape", metavar="OTHER_MODEL",
                    loads=True),
+            Option("split", "how products are divided between the runs (midpoint)", choices=tuple(SPLITS)),
             NODES,
         ),
     ),

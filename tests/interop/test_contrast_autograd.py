@@ -24,46 +24,49 @@ CASES = ("gpt2", "gpt_neox parallel", "llama", "qwen3", "gemma2", "olmo2", "gran
 TEXT, AHEAD, BEHIND = [3, 17, 8, 21, 3, 11], 5, 12
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_run_against_itself_is_autograds_gradient(case: str, tmp_path: Path) -> None:
+def autograd(case: str, folder: Path, toward: np.ndarray) -> tuple[px.Model, np.ndarray, np.ndarray]:
+    """The model, what its embedding gives every token, (V, d), and torch's gradient of a sum of logits there, (n, d)."""
     with in_double():
-        theirs = made(case, tmp_path)
-        ours = px.load(tmp_path)
+        theirs = made(case, folder)
+        ours = px.load(folder)
         with torch.enable_grad():
             every = theirs.get_input_embeddings()(torch.arange(29)).detach()  # some families multiply in here
             embedded = every[torch.tensor(TEXT)][None].clone().requires_grad_()
-            logits = theirs(inputs_embeds=embedded).logits[0, -1]
-            (logits[AHEAD] - logits[BEHIND]).backward()
-    by_token = embedded.grad[0].numpy() @ every.numpy().T  # toward every token of the vocabulary, (n, V)
+            (theirs(inputs_embeds=embedded).logits[0, -1] * torch.tensor(toward)).sum().backward()
+    return ours, every.numpy(), embedded.grad[0].numpy()
+
+
+def one_hot(token: int) -> np.ndarray:
+    found = np.zeros(29)
+    found[token] = 1.0
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_against_itself_is_autograds_gradient(case: str, tmp_path: Path) -> None:
+    ours, every, slopes = autograd(case, tmp_path, one_hot(AHEAD) - one_hot(BEHIND))
+    by_token = slopes @ every.T  # toward every token of the vocabulary, (n, V)
     trace = ours.run(TEXT)
-    target = trace.logit_difference(AHEAD, BEHIND)
     graph = px.contrast(trace, trace)
     source = graph.by_label["E"]
     assert isinstance(source, Source)
-    found = pull(source.write, pulled(graph, target)[0])
+    found = pull(source.write, pulled(graph, trace.logit_difference(AHEAD, BEHIND))[0])
     np.testing.assert_allclose(found, by_token, atol=1e-10 * np.abs(by_token).max())
 
 
 @pytest.mark.parametrize("case", ["gpt2", "llama", "gemma2", "olmo2"])
 def test_shares_of_near_runs_are_gradient_times_difference(case: str, tmp_path: Path) -> None:
     gap = 1e-7
-    with in_double():
-        theirs = made(case, tmp_path)
-        ours = px.load(tmp_path)
-        with torch.enable_grad():
-            every = theirs.get_input_embeddings()(torch.arange(29)).detach()  # some families multiply in here
-            embedded = every[torch.tensor(TEXT)][None].clone().requires_grad_()
-            theirs(inputs_embeds=embedded).logits[0, -1, AHEAD].backward()
+    ours, every, slopes = autograd(case, tmp_path, one_hot(AHEAD))
     moved = np.array(ours.weights.W_E)
     step = np.cos(np.arange(len(moved)))
     for token, near in ((8, 9), (11, 10)):
         moved[:, near] = moved[:, token] + gap * step
     untied = replace(ours, weights=replace(ours.weights, W_E=moved), config=replace(ours.config, tied=False))
     here, there = untied.run([3, 17, 9, 21, 3, 10]), untied.run(TEXT)
-    graph, target = px.contrast(here, there), here.logit(AHEAD)
-    shares = px.attribution(graph, target, by="token")
-    slopes = embedded.grad[0].numpy() @ step * float(every[0, 0]) / ours.weights.W_E[0, 0]
+    shares = px.attribution(px.contrast(here, there), here.logit(AHEAD), by="token")
+    expected = slopes @ step * float(every[0, 0]) / ours.weights.W_E[0, 0]
     assert shares.ok and len(shares.names) == 2
     np.testing.assert_allclose(
-        shares.values / gap, slopes[[2, 5]], rtol=1e-5, atol=1e-6 * np.abs(slopes).max()
+        shares.values / gap, expected[[2, 5]], rtol=1e-5, atol=1e-6 * np.abs(expected).max()
     )

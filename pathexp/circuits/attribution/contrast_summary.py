@@ -100,6 +100,7 @@ def contrast_summary(
     *,
     other: str | Sequence[int] | None = None,
     against: Model | str | Path | None = None,
+    split: str = "midpoint",
     k: int = 10,
     nodes: int = 200,
     seconds: float | None = None,
@@ -112,6 +113,7 @@ def contrast_summary(
     other: the text to compare with, of as many tokens, or its token ids. Without it the text of the run itself, on
         another model; on one model the text of the default example.
     against: the model that the other run is made on, or its name or file; the run's own if not given.
+    split: how the mixed part of products is divided: see `px.contrast`.
     k, nodes: how many paths are listed where they are few, how many nodes of the tree are opened.
 
     Raises PathexpError where nothing to compare with is given, FreezeError for texts of unequal length in tokens or
@@ -124,7 +126,7 @@ def contrast_summary(
     """
     check_trace(trace, "contrast_summary")
     expect("contrast_summary", k=(k, whole(1)), nodes=(nodes, whole(1)))
-    graph = contrast(trace, other_run(trace, other, against))
+    graph = contrast(trace, other_run(trace, other, against), split=split)
     return ContrastSummary(
         terms=expand(graph), target=target, k=k, nodes=nodes, seconds=seconds, progress=progress
     )

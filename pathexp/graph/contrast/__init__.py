@@ -1,8 +1,8 @@
 """The difference of two runs as a residual graph: secants for all that is not linear."""
 
-from .contrast import contrast
+from .contrast import SPLITS, contrast
 from .ending import contrast_to, score_sides
 from .graph import Contrast
 from .points import Place, places
 
-__all__ = ["Contrast", "Place", "contrast", "contrast_to", "places", "score_sides"]
+__all__ = ["SPLITS", "Contrast", "Place", "contrast", "contrast_to", "places", "score_sides"]
