@@ -124,7 +124,7 @@ def explore(
     guard = Guard(listening.getsockname()[1], secrets.token_urlsafe(18))
     served = Served(session, guard)
     config = uvicorn.Config(
-        application(served), log_level="critical", access_log=False, lifespan="off", ws="none",
+        application(served), log_level="error", access_log=False, lifespan="off", ws="none",
         limit_concurrency=64, timeout_keep_alive=15, server_header=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = uvicorn.Server(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from .view import view_of
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 STEP = 0.1
 """Seconds between two looks at whether somebody still waits for an answer."""
+
+LONGEST = 180.0
+"""Seconds after which a small question is given up."""
 
 Work = Callable[[Callable[[str], None]], dict[str, Any]]
 """What is computed; it is given a function that takes how far it is."""
@@ -109,10 +113,14 @@ class Served:
                 return work(lambda _: None)
 
         future = asyncio.wrap_future(pool.submit(run))
+        started = time.monotonic()
         while not future.done():
             await asyncio.wait({future}, timeout=STEP)
             if not future.done() and await request.is_disconnected():
                 stop.set()
+            if pool is self.small and not future.done() and time.monotonic() - started > LONGEST:
+                stop.set()
+                raise PathexpError(f"this takes more than {LONGEST:g} s on a page; ask for it in Python")
         return await future
 
     def plain(self, found: Mapping[str, Any], status: int = 200) -> Any:

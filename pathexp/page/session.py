@@ -14,7 +14,7 @@ from .panels import PANELS
 from .subject import Subject
 from .view import View, view_of
 
-KEPT = 6
+KEPT = 4
 """How many views are kept; the one that was not asked about for the longest time goes first."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 
-from ..errors import PathexpError, TokenError
+from ..errors import PathexpError, SizeError, TokenError
 from ..expansion.expansion import Expansion, expand
 from ..expansion.tree import Direction, Tree, TreeNode
 from ..expansion.tree.frontier import Leaf
@@ -123,11 +123,33 @@ def run(model: Model, text: str) -> Trace:
 
     Raises TokenError for what the model cannot take.
     """
+    ids = tokens(model, text)
+    _check_size(model, len(ids))
+    return model.run(ids)
+
+
+def tokens(model: Model, text: str) -> list[int]:
+    """Return the token ids of a text, or those that it names where the model has no tokenizer."""
     if model.tokenizer is not None:
-        return model.run(text)
+        return model.encode(text)
     try:
-        return model.run([int(word) for word in text.replace(",", " ").split()])
+        return [int(word) for word in text.replace(",", " ").split()]
     except ValueError:
         raise TokenError(
             f"{model!r} has no tokenizer: expected token ids such as 3 14 15, got {text!r:.60}"
         ) from None
+
+
+MOST_BYTES = 1_000_000_000
+"""How many bytes the attention patterns and scores of one run may take on a page."""
+
+
+def _check_size(model: Model, length: int) -> None:
+    """Raise SizeError for a text whose attention patterns would fill the memory of the machine that serves the page."""
+    each = 2 * 8 * model.config.n_layers * model.config.n_heads
+    if each * length**2 > MOST_BYTES:
+        most = int((MOST_BYTES / each) ** 0.5)
+        raise SizeError(
+            f"the text has {length:,} tokens, and the attention of this model to them takes {each * length**2 / 1e9:.1f} GB; "
+            f"a page takes up to {most:,} tokens: shorten it, or use Python"
+        )

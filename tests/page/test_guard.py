@@ -2,14 +2,22 @@
 
 import http.client
 import json
+import logging
+import re
+import signal
 import socket
+import subprocess
+import sys
 import time
 from urllib.parse import urlsplit
 
 import pytest
 
 import pathexp as px
+from pathexp.page import server
 from pathexp.page.guard import MOST_BODY
+from pathexp.page.session import Session
+from pathexp.page.view import View
 
 TEXT = "To be, or not to be"
 
@@ -177,3 +185,45 @@ def test_stopped_twice_is_stopped():
     started = time.perf_counter()
     page.wait()
     assert time.perf_counter() - started < 10
+
+
+def test_a_text_that_would_fill_the_memory_is_refused_with_the_length_that_is_not():
+    model = px.random_model(layers=40, heads=40, d_model=8, d_head=2, d_vocab=5, n_ctx=5_000)
+    with pytest.raises(px.PathexpError, match=r"takes 40\.0 GB; a page takes up to 197 tokens"):
+        Session(model, View()).ask("run", {"text": "1 " * 1_250})
+
+
+def test_a_question_that_takes_too_long_is_given_up(monkeypatch, page):
+    monkeypatch.setattr(server, "LONGEST", 0.2)
+    monkeypatch.setattr(page.served.session, "ask", lambda *given: time.sleep(1.0) or {})
+    response, said = send(page, "api/run", {"text": TEXT})
+    assert response.status == 400 and "takes more than 0.2 s" in json.loads(said)["error"][0]
+
+
+def test_a_fault_is_told_on_the_terminal_and_not_on_the_page(monkeypatch, page, caplog):
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)
+    monkeypatch.setattr(page.served.session, "ask", lambda *given: 1 / 0)
+    response, said = send(page, "api/run", {"text": TEXT})
+    assert response.status == 500 and b"Zero" not in said
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_the_command_serves_until_it_is_interrupted():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pathexp", "explore", "attn-1l", TEXT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    line = next(line for line in process.stdout if "http://" in line)
+    url = re.search(r"http://\S+/", line)[0]
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    connection.request("GET", parts.path)
+    assert connection.getresponse().status == 200
+    next(line for line in process.stdout if "Open the address" in line)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in err

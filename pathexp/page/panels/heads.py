@@ -42,6 +42,8 @@ def _contributions(subject: Subject) -> dict[str, float]:
 
 def _measured(subject: Subject, by: str) -> dict[str, float]:
     rows, name = head_types(subject.model).records(), _BY_TYPE[by]
+    if not any(name in row for row in rows):
+        raise PathexpError(f"the heads of this model are not measured by {by}")
     return {str(row["head"]): float(value) for row in rows if isinstance(value := row[name], int | float)}
 
 

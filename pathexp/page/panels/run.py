@@ -35,8 +35,17 @@ def run(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
         "frozen": shown.lines(subject.graph.frozen) or ["nothing: this model is linear"],
         "labels": ["S", ".*", *subject.graph.alphabet.labels],
         "layers": subject.model.config.n_layers, "heads": subject.model.config.n_heads,
-        "mlps": bool(subject.model.config.d_mlp), "contrast": contrasted, "tokenizer": subject.model.tokenizer is not None,
+        "mlps": bool(subject.model.config.d_mlp), "contrast": contrasted, "by_text": all(map(_by_text, subject.runs)),
     }  # fmt: skip
+
+
+def _by_text(trace: Trace) -> bool:
+    """Whether the text of a run gives its tokens back, so that code may name the text instead of the ids."""
+    model = trace.model
+    if model.tokenizer is None:
+        return False
+    ids = trace.tokens.tolist()
+    return bool(model.encode(model.decode(ids)) == ids)
 
 
 def _successors(trace: Trace, position: int) -> list[list[dict[str, Any]]]:

@@ -1,11 +1,15 @@
 // What is looked at, kept in the address, so that a link brings the view back.
 
+const TABS = ["paths", "flow", "heads", "lens", "query"];
+const SIDES = ["endings", "beginnings"];
 const NAMES = ["text", "position", "target", "versus", "other", "query", "open", "by", "tab"];
 
 export function readAddress(base) {
   const found = new URLSearchParams(location.hash.slice(1));
   const state = { text: "", position: -1, target: null, versus: null, other: "", query: "", open: [], by: "endings", tab: "paths", ...base };
   for (const name of NAMES) if (found.has(name)) state[name] = value(name, found.get(name));
+  if (!TABS.includes(state.tab)) state.tab = TABS[0];
+  if (!SIDES.includes(state.by)) state.by = SIDES[0];
   return state;
 }
 

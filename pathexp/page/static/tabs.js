@@ -5,15 +5,15 @@ import { parts } from "./answer.js";
 import { byId, el, problem, roving, show, signed } from "./dom.js";
 import { drawFlow, flowTable } from "./flow.js";
 
-export const TABS = { paths: "Paths", flow: "Flow", heads: "Heads", lens: "Lens", query: "Query" };
+const TITLES = { paths: "Paths", flow: "Flow", heads: "Heads", lens: "Lens", query: "Query" };
 
 // `page` has state, view(), run, choose(query), go(tab).
 export function showTabs(page) {
-  const buttons = Object.entries(TABS).map(([name, title]) => el("button", {
+  const buttons = Object.entries(TITLES).map(([name, title]) => el("button", {
     type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "tab", "aria-selected": name === page.state.tab ? "true" : "false", onclick: () => page.go(name),
   }, title));
   show(byId("tabs"), buttons);
-  roving(buttons, Object.keys(TABS).indexOf(page.state.tab));
+  roving(buttons, Object.keys(TITLES).indexOf(page.state.tab));
   byId("tab").setAttribute("aria-labelledby", `tab-${page.state.tab}`);
 }
 

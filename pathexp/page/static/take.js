@@ -16,17 +16,17 @@ function quoted(words) {
 
 function python(page) {
   const { state, run, name } = page;
-  const lines = ["import pathexp as px", "", `model = px.load(${quoted(name)})`, `trace = model.run(${given(run, state.text)})`];
+  const lines = ["import pathexp as px", "", `model = px.load(${quoted(name)})`, `trace = model.run(${given(run, state.text, run.text.ids)})`];
   lines.push(run.asked.versus ? `target = trace.logit_difference(${run.asked.target.id}, ${run.asked.versus.id}, position=${run.position})`
     : `target = trace.logit(${run.asked.target.id}, position=${run.position})  # ${run.asked.target.token}`);
-  lines.push(run.contrast ? `terms = px.expand(px.contrast(trace, model.run(${given(run, state.other)})))` : "terms = px.expand(trace)");
+  lines.push(run.contrast ? `terms = px.expand(px.contrast(trace, model.run(${given(run, state.other, run.other.ids)})))` : "terms = px.expand(trace)");
   lines.push("print(terms.verify())", `print(terms.tree(target${state.by === "beginnings" ? ', direction="forward"' : ""}))`);
   if (state.query) lines.push(`print(terms.where(${quoted(state.query)}).value(target))`);
   return lines.join("\n");
 }
 
-function given(run, text) {
-  return run.tokenizer ? quoted(text) : `[${text.trim().split(/[\s,]+/).join(", ")}]`;
+function given(run, text, ids) {
+  return run.by_text ? quoted(text) : `[${ids.join(", ")}]`;
 }
 
 function shell(words) {
@@ -36,8 +36,8 @@ function shell(words) {
 function command(page) {
   const { state, run, name } = page;
   const target = `--target '#${run.asked.target.id}'${run.asked.versus ? ` --versus '#${run.asked.versus.id}'` : ""} --position ${run.position}`;
-  const text = run.tokenizer ? shell(state.text) : `--tokens ${shell(state.text)}`;
-  if (run.contrast) return `pathexp contrast ${shell(name)} ${text} ${run.tokenizer ? shell(state.other) : `--other-tokens ${shell(state.other)}`} ${target}`;
+  const text = run.by_text ? shell(state.text) : `--tokens ${run.text.ids.join(",")}`;
+  if (run.contrast) return `pathexp contrast ${shell(name)} ${text} ${run.by_text ? shell(state.other) : `--other-tokens ${run.other.ids.join(",")}`} ${target}`;
   return `pathexp tree ${shell(name)} ${text} ${target}${state.query ? ` --query ${shell(state.query)}` : ""}`;
 }
 
