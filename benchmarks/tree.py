@@ -1,9 +1,10 @@
 """Claim: a tree of 1,000 nodes over 10³⁹ paths in a few seconds; 10,000 nodes within 1 GB beside model and run.
 
-    python benchmarks/tree.py [--tokens 12] [--nodes 1 100 1000] [--model FILE] [--growth] [--tiny]
+    python benchmarks/tree.py [--tokens 12] [--nodes 1 100 1000] [--model FILE] [--growth] [--contrast] [--tiny]
 
 Without a model: 30 × 9, d_model 576, gated MLPs of 1,536, random weights: the sizes of SmolLM2-135M, all MLP gates frozen. Each
-tree is grown from nothing; a tree of one node pays for all tables. With --growth: trees of 100 nodes over layers, heads and tokens.
+tree is grown from nothing; a tree of one node pays for all tables. With --growth: trees of 100 nodes over layers, heads and tokens. With --contrast: by endings, of two runs that
+differ in one token. Processor seconds are those of all threads; they say more where a machine has other work.
 """
 
 from __future__ import annotations
@@ -58,11 +59,28 @@ def report(trace: px.Trace, all_nodes: list[int]) -> None:
         for nodes in all_nodes:
             tree, took = grown(trace, nodes, direction)
             print(
-                f"{f'{direction}, {nodes:,} nodes':28}{took['seconds']:8.3f} s  {took['seconds'] / forward['seconds']:7.1f} "
+                f"{f'{direction}, {nodes:,} nodes':28}{took['seconds']:8.3f} s ({took['processor']:.2f} of the processor)  "
+                f"{took['seconds'] / forward['seconds']:7.1f} "
                 f"forward passes, {len(tree):9,} nodes in all, {tree.finished:+.3f} of {tree.value:+.3f} finished, "
                 f"{took['peak'] - before:6.0f} MB more"
             )
         print(tree.balance)
+
+
+def contrasted(trace: px.Trace, all_nodes: list[int]) -> None:
+    """Trees by endings of the difference between a run and one whose middle token is that at the beginning."""
+    tokens = trace.tokens.copy()
+    tokens[len(tokens) // 2] = tokens[0]
+    terms = px.expand(px.contrast(trace, trace.model.run(tokens)))
+    target = trace.logit(trace.top_token())
+    terms.value(target)
+    for nodes in all_nodes:
+        tree, took = measured(lambda: terms.tree(target, nodes=nodes), 1)  # noqa: B023
+        print(
+            f"{f'contrast, {nodes:,} nodes':28}{took['seconds']:8.3f} s ({took['processor']:.2f} of the processor)  "
+            f"{len(tree):9,} nodes in all"
+        )
+    print(tree.balance)
 
 
 def growth(options: argparse.Namespace) -> None:
@@ -87,6 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--nodes", type=int, nargs="+", default=[1, 100, 1000])
     made.add_argument("--model")
     made.add_argument("--growth", action="store_true")
+    made.add_argument("--contrast", action="store_true")
     options = made.parse_args(arguments)
     print(f"trees, {options.model or 'random weights'}, {options.tokens} tokens; {machine()}")
     if options.growth:
@@ -98,7 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         trace = traced(TINY if options.tiny else SIZES, options.tokens)
     print(f"{px.expand(trace).count():.1e} paths")
-    report(trace, [1, 20] if options.tiny else options.nodes)
+    (contrasted if options.contrast else report)(trace, [1, 20] if options.tiny else options.nodes)
 
 
 TEXT = "The Eiffel Tower is in the city of Paris, the capital of France, where many people live and work."
