@@ -191,6 +191,11 @@ CORPUS = Option("corpus", "a UTF-8 text file to measure on", metavar="FILE")
 REQUIRED_CORPUS = replace(CORPUS, required=True)
 LENGTH = Option("length", "tokens per window (default: all of n_ctx)", whole(2), metavar="N")
 WINDOWS = Option("windows", "how many windows to take", whole(1), metavar="N")
+UNKNOWN = Option(
+    "unknown",
+    "characters that a bundled model does not know: refuse, skip, or a text in their place",
+    metavar="WHAT",
+)
 SAMPLE = Option("sample", "draw the windows at random lines, with this seed", whole(0), metavar="SEED")
 QUERY = Option("query", "only paths that match, such as 'E .* L1H3 U'")
 ZERO = Option("zero", "what stands in place of removed paths", choices=("zero", "mean", "resample"))

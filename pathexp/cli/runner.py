@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ..answer import Answer, Document, inert, picture, text
-from ..circuits.corpus.corpus import Corpus
+from ..circuits.corpus.corpus import REFUSE, Corpus
 from ..circuits.corpus.limits import Limits
 from ..circuits.corpus.tally import Tally
 from ..errors import PathexpError
 from ..expansion.header import model_line, prediction_line, text_line
 from ..graph import check_graph_file, save_graph
 from .cases import averaged, check_cases, declare_cases, of_cases
-from .command import LENGTH, SAMPLE, WINDOWS, Command, Option, seconds, whole
+from .command import LENGTH, SAMPLE, UNKNOWN, WINDOWS, Command, Option, seconds, whole
 from .inputs import declare_inputs, model_of, target_of, trace_of
 
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
@@ -61,6 +61,7 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
         group = parser.add_argument_group("how much of the corpus to take")
         LENGTH.declare(group)
         SAMPLE.declare(group)
+        UNKNOWN.declare(group)
         replace(WINDOWS, help=f"{WINDOWS.help} (default: {command.windows})").declare(group)
 
 
@@ -185,7 +186,8 @@ def _given(option: Option, options: argparse.Namespace, before: Mapping[str, Any
 def corpus_of(windows: int, options: argparse.Namespace) -> Corpus | None:
     """Return the windows of the corpus that is given, if one is."""
     if options.corpus is not None:
-        return Corpus(options.corpus, options.length, options.windows or windows, options.sample)
+        unknown = REFUSE if options.unknown is None else options.unknown
+        return Corpus(options.corpus, options.length, options.windows or windows, options.sample, unknown)
     if options.length is not None or options.windows is not None:
         raise PathexpError("--length and --windows cut a corpus into windows: give --corpus FILE")
     return None

@@ -61,6 +61,26 @@ class Tokenizer:
             start = stop
         return found
 
+    def known(self, text: str, unknown: str = "skip") -> tuple[str, int]:
+        """The text without the characters that no piece fits, and how many they were.
+
+        ``unknown``: "skip" leaves them out; any other text is put in the place of each, and must be encodable. Raises
+        TokenError for a replacement that is not.
+
+        >>> Tokenizer(("a", "b", " ")).known("a#b##", "skip"), Tokenizer(("a", "b", " ")).known("a#b", " ")
+        (('ab', 3), ('a b', 1))
+        """
+        put = "" if unknown == "skip" else unknown
+        self.encode(put)
+        pieces: list[str] = []
+        start = left = 0
+        while start < len(text):
+            stop = self._fits(text, start)
+            pieces.append(put if stop is None else text[start:stop])
+            left += stop is None
+            start = start + 1 if stop is None else stop
+        return "".join(pieces), left
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ``ids``: their pieces, joined.
 
@@ -136,10 +156,16 @@ class Tokenizer:
 
     def _stop(self, text: str, start: int) -> int:
         """Where the longest piece that begins at ``start`` ends."""
+        stop = self._fits(text, start)
+        if stop is None:
+            raise TokenError(self._unknown(text, start))
+        return stop
+
+    def _fits(self, text: str, start: int) -> int | None:
         for length in self._lengths.get(text[start], ()):
             if text[start : start + length] in self._ids:
                 return min(start + length, len(text))
-        raise TokenError(self._unknown(text, start))
+        return None
 
     def _string(self, token: int, place: int) -> str:
         if isinstance(token, SupportsIndex) and 0 <= token.__index__() < len(self):
@@ -154,7 +180,7 @@ class Tokenizer:
         return (
             f"Character {text[start]!r} (U+{ord(text[start]):04X}) at position {start}, "
             f"between {before!r} and {after!r}, is not in this vocabulary of {len(self)} symbols. "
-            f"Replace or remove it; the single characters known are {self._characters!r}."
+            f"Replace or remove it (`tokenizer.known(text)` does, and counts); the single characters known are {self._characters!r}."
         )
 
     @cached_property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arguments import SEED, expect, refuse_masked, sequence_of, whole
-from ...errors import LoadError, PathexpError, TokenError
-from ...model import Model
+from ...arguments import SEED, TEXT, expect, refuse_masked, sequence_of, whole
+from ...errors import LoadError, LoadWarning, PathexpError, TokenError
+from ...model import Model, Tokenizer
 from .accumulate import accumulate
 from .limits import Limits
 from .random_texts import TRIES, random_texts
@@ -24,6 +26,7 @@ Text: TypeAlias = str | Path | Sequence[int] | NDArray[np.integer[Any]]
 Source: TypeAlias = str | Path | Iterable[Text]
 """The path of a text file, or an iterable of texts."""
 
+REFUSE = "refuse"
 CHUNK = 1 << 16
 """Characters read from a file at a time."""
 
@@ -42,6 +45,10 @@ class Corpus:
     sample: a seed; then windows are drawn at random, one text file without end: each begins at the start of a line that
         follows a random byte. Without it they are taken from the beginning, which may be of one kind.
 
+    unknown: what is done with characters that a bundled model's tokenizer does not know: "refuse" raises TokenError,
+        naming place and character; "skip" leaves them out; another text, such as " ", is put in the place of each. How
+        many there were is told by a LoadWarning at the end.
+
     Raises PathexpError for a source without texts, a length below 2, or windows that are no integers.
 
     >>> import pathexp as px
@@ -56,6 +63,7 @@ class Corpus:
     length: int | None = None
     windows: int | Sequence[int] | None = None
     sample: int | None = None
+    unknown: str = REFUSE
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str | Path | Iterable):
@@ -63,6 +71,7 @@ class Corpus:
                 f"a corpus is the path of a text file, or texts, or lists of token ids; got {self.source!r:.60}"
             )
         expect("Corpus", length=(self.length, whole(2).or_none), sample=(self.sample, SEED.or_none))
+        expect("Corpus", unknown=(self.unknown, TEXT))
         if self.sample is not None and not (
             isinstance(self.source, str | Path) and whole(1).holds(self.windows)
         ):
@@ -94,10 +103,41 @@ class Corpus:
 
         Raises TokenError for what is no text.
         """
-        for text in self.texts():
-            tokens = _ids(model.encode(text) if isinstance(text, str) else text)
-            if len(tokens):
-                yield tokens
+        with self._encoder(model) as encode:
+            for text in self.texts():
+                tokens = _ids(encode(text) if isinstance(text, str) else text)
+                if len(tokens):
+                    yield tokens
+
+    @contextmanager
+    def _encoder(self, model: Model) -> Iterator[Callable[[str], list[int]]]:
+        """What makes ids of a text; at its end it tells how many unknown characters there were."""
+        coder, left, seen = model.tokenizer, 0, 0
+        if self.unknown == REFUSE or coder is None:
+            yield model.encode
+            return
+        if not isinstance(coder, Tokenizer):
+            raise PathexpError(
+                f"unknown={self.unknown!r} is offered by the tokenizers of bundled models; that of {model!r} has ways of "
+                "its own: leave it out"
+            )
+
+        def encode(text: str) -> list[int]:
+            nonlocal left, seen
+            known, missing = coder.known(text, self.unknown)
+            left, seen = left + missing, seen + len(text)
+            return coder.encode(known)
+
+        try:
+            yield encode
+        finally:
+            if left:
+                done = "left out" if self.unknown == "skip" else f"replaced by {self.unknown!r}"
+                warnings.warn(
+                    f"{left:,} of {seen:,} characters are not in the vocabulary and were {done}",
+                    LoadWarning,
+                    stacklevel=2,
+                )
 
     def cut(self, model: Model) -> Iterator[Tokens]:
         """Iterate over the windows that are taken, (length) token ids each.
@@ -122,13 +162,16 @@ class Corpus:
     def _drawn(self, model: Model, seed: int) -> Iterator[Tokens]:
         """Windows at random lines of the file, without end."""
         length, missed = self._length(model), 0
-        for text in random_texts(Path(str(self.source)), seed):
-            tokens = _ids(model.encode(text))
-            missed = 0 if len(tokens) >= length else missed + 1
-            if missed == TRIES:
-                raise PathexpError(f"no place of {str(self.source)!r} has a whole window of {length} tokens")
-            if not missed:
-                yield tokens[:length]
+        with self._encoder(model) as encode:
+            for text in random_texts(Path(str(self.source)), seed):
+                tokens = _ids(encode(text))
+                missed = 0 if len(tokens) >= length else missed + 1
+                if missed == TRIES:
+                    raise PathexpError(
+                        f"no place of {str(self.source)!r} has a whole window of {length} tokens"
+                    )
+                if not missed:
+                    yield tokens[:length]
 
     def _length(self, model: Model) -> int:
         n_ctx = model.config.n_ctx
