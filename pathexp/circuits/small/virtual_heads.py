@@ -6,7 +6,7 @@ small models they do little: how little is measured as loss. Elhage et al. 2021,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import prod
@@ -21,11 +21,14 @@ from ...errors import SizeError
 from ...expansion import Term, expand
 from ...expansion.header import counted, model_facts
 from ...graph import Array
-from ...graph.from_weights import embedding, reading, unembedding, writing
+from ...graph.from_weights import embedding, has_token_space, reading, unembedding, writing
+from ...graph.ports import Ports
 from ...graph.rescaled import rescaled
 from ...model import Model, Trace
 from ...model.model import check_model
 from ...model.trace import check_trace
+from ..composition.gram import meet
+from ..composition.head_sides import HeadSides
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
@@ -204,11 +207,22 @@ def virtual_heads(
     expect("virtual_heads", order=(order, whole(2)), k=(k, whole(0)), zero=(zero, one_of(*ZEROS)))
     share = None if corpus is None else virtual_share(model, Corpus.of(corpus), zero, limits)
     every = tuple(_in_rows(model, order))
-    scores = np.array(
-        [np.nan if each.composition is None else each.composition for each in every], dtype=float
-    )
+    scores = _scores(model, every, order)
     best = np.argsort(-np.nan_to_num(scores), kind="stable")[:k]
     return VirtualHeads(model, every, scores, _listed([(every[i], float(scores[i])) for i in best]), share)
+
+
+def _scores(model: Model, every: Sequence[VirtualHead], order: int) -> Array:
+    """The V-composition of every virtual head, NaN for one of zeros: those of two heads all at once."""
+    if order == 2 and every and has_token_space(model.config):
+        sides = HeadSides(Ports(rescaled(model)))
+        layers = np.array([head.layer for head in every_head(model)])
+        found = meet([sides.reader("V")], [sides.writer()], layers[:, None] > layers[None, :]).score
+        place = {label: at for at, label in enumerate(sides.names)}
+        return np.array(
+            [found[place[late.label], place[early.label]] for early, late in (v.heads for v in every)]
+        )
+    return np.array([np.nan if each.composition is None else each.composition for each in every], dtype=float)
 
 
 def _in_rows(model: Model, order: int) -> Iterator[VirtualHead]:

@@ -123,3 +123,11 @@ def test_the_command_prints_the_same_answer(capsys, tmp_path):
     assert "losses" not in json.loads(capsys.readouterr().out)["tables"]
     assert main(["virtual-heads", "attn-2l", "--windows", "2"]) == 2
     assert "give --corpus" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("switches", [{}, {"kv_heads": 1}, {"norm": "layernorm", "biases": True}, {"norm": "rmsnorm", "norm_placement": "sandwich"},
+                                      {"norm": "layernorm", "norm_placement": "post"}])  # fmt: skip
+def test_scores_of_all_pairs_are_those_of_each(switches):
+    found = px.virtual_heads(px.random_model(layers=3, heads=2, d_model=12, seed=3, **switches))
+    each = [head.composition for head in found.heads]
+    np.testing.assert_allclose(found.compositions, each, rtol=1e-12)
