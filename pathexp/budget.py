@@ -68,6 +68,16 @@ class Budget:
         self._put(owner, place, value)
         return value
 
+    def find(self, owner: object, key: Hashable) -> object | None:
+        """Return the value of an owner and a key, or None where none is kept."""
+        place = id(owner), key
+        with self._lock:
+            self._forget()
+            if place not in self._kept:
+                return None
+            self._kept.move_to_end(place)
+            return self._kept[place][0]
+
     def resize(self, limit: int) -> None:
         """Set the limit in bytes; what is over it is let go."""
         with self._lock:

@@ -7,24 +7,27 @@ norms and MLPs after it), for one into its keys it is everything, because frozen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, overload
 
 import numpy as np
 
+from ...algebra import for_each
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
 from ...arguments import LOGITS, Kind, expect, instance, one_of
 from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
 from ...expansion.targets import on_stream
-from ...graph import Array, Contrast, Query, Walk, freeze
+from ...graph import Array, Contrast, Query, Walk, everything, freeze
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
+from ..attribution.decompose import decompose
+from ..attribution.sweeps import pulled
 from ..corpus.corpus import Corpus
 from .contrast_prices import ContrastPrices, contrast_prices
 from .cuts import Cut, checked_cuts
@@ -86,8 +89,10 @@ class Intervention:
         Raises PathexpError for a target that is not a direction of logits, or of another run.
         """
         _check_target(target, self.trace)
-        frozen, live = (float(x[target.position] @ target.direction) for x in (self.frozen, self.live))
-        return frozen - target.value, live - target.value
+        return self._change(self.frozen, target), self._change(self.live, target)
+
+    def _change(self, logits: Array, target: Target) -> float:
+        return float(logits[target.position] @ target.direction) - target.value
 
     def price(self, target: Target) -> float:
         """Return how far the frozen effect is from the live one: what freezing costs here, in the target's units."""
@@ -235,7 +240,8 @@ def intervene(
     made = [Intervention(trace, each, other, runs, inputs) for each in cuts.values()]
     for each in made:
         each.kept(LivePaths)  # refuses now what could not be done later
-    found = [_numbers(Intervention(trace, each.cut, other, runs, inputs), target) for each in made]
+    every = [cut, node, edge, other, runs] == [None] * 5 and inputs == INPUTS
+    found = _measured(made, target, tuple(cuts), _through_components(trace, target) if every else {})
     done = "patched from another run" if other else _named(zero, runs)
     return Interventions(
         trace, target, tuple(made), tuple(cuts), tuple(paths for paths, _ in found),
@@ -243,8 +249,45 @@ def intervene(
     )  # fmt: skip
 
 
-def _numbers(one: Intervention, target: Target) -> tuple[int, tuple[float, float, float]]:
-    return one.paths, (*one.effect(target), mean_kl(one.trace.logits, one.live))
+Numbers = tuple[int, tuple[float, float, float]]
+
+
+def _measured(
+    made: Sequence[Intervention], target: Target, names: Sequence[str], through: Mapping[str, float]
+) -> list[Numbers]:
+    """The numbers of every intervention, several at a time; `through` are known frozen sums of what is cut, by name."""
+    found: dict[int, Numbers] = {}
+    if made:  # what is the same before every cut is computed once
+        run = made[0].trace
+        _ = LivePaths(run, Walk(freeze(run), everything)).final
+
+    def measure(at: int) -> None:
+        found[at] = _numbers(made[at], target, through.get(names[at]))
+
+    for_each(measure, len(made))
+    return [found[at] for at in range(len(made))]
+
+
+def _numbers(one: Intervention, target: Target, through: float | None) -> Numbers:
+    """Paths, effects and divergence; of a copy, so that logits are let go."""
+    one = replace(one)
+    frozen = one._change(one.frozen, target) if through is None else -through
+    return one.paths, (
+        frozen,
+        one._change(one.live, target),
+        _divergence(one.trace.log_probs, log_softmax(one.live)),
+    )
+
+
+def _through_components(trace: Trace, target: Target) -> dict[str, float]:
+    """The sum of all paths through each component: what it writes, met with the target pulled back to there."""
+    graph, parts = freeze(trace), decompose(trace)
+    fields = pulled(graph, target)
+    return {
+        component.label: float(np.vdot(parts.written(component.label), fields[b + 1]))
+        for b, block in enumerate(graph.blocks)
+        for component in block.components
+    }
 
 
 def _named(zero: object, means: Means | None) -> str:
@@ -298,5 +341,9 @@ def mean_kl(a: Array, b: Array) -> float:
     expect("mean_kl", a=(a, LOGITS), b=(b, LOGITS))
     if np.shape(a) != np.shape(b):
         raise PathexpError(f"mean_kl() compares logits of one shape, found {np.shape(a)} and {np.shape(b)}")
-    first, second = (log_softmax(x) for x in (a, b))
+    return _divergence(log_softmax(a), log_softmax(b))
+
+
+def _divergence(first: Array, second: Array) -> float:
+    """The same of log-probabilities."""
     return float((np.exp(first) * (first - second)).sum(axis=-1).mean())
