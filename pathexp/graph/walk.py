@@ -267,6 +267,31 @@ class Walk:
         stream, direct = self.total
         return push(self.graph.sink.operator, stream[0]) + direct
 
+    @cached_property
+    def straight_total(self) -> tuple[Array, Array]:
+        """What the accepted paths of order 0 bring to the sink, as `streams`: past all components. No block is computed."""
+        n, d, _ = self.graph.sizes
+        live: dict[int, Array] = {}
+        for depth in range(len(self.graph.blocks) + 1):
+            for state, order, value in self.arrivals(depth):
+                if order == 0:
+                    stream_at(live, state, (1, n, d))[0] += value
+            if depth < len(self.graph.blocks) and self.graph.blocks[depth].skip:
+                block = self.graph.kernels[depth]
+                live = {state: block.through_skip(x) for state, x in live.items()}
+        finals = [stream for state, stream in live.items() if self.finishes(state)]
+        return sum(finals, np.zeros((1, n, d))), self._straight_sum()
+
+    def logits_with_and_without(self) -> Array:
+        """The exact sums at the sink of the accepted paths past all components, and of all others: (2, position, d_out).
+
+        One pass for all orders together, where `logits_by_order` takes as many as there are orders.
+        """
+        (stream, direct), (whole, _) = self.straight_total, self.total
+        totals = push(self.graph.sink.operator, np.concatenate([stream, whole - stream]))
+        totals[0] += direct
+        return totals
+
     def logits_by_order(self) -> Array:
         """The exact sums by order at the sink, shape (blocks + 1, position, d_out)."""
         stream, direct = self.total_by_order

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ...arguments import expect, instance, one_of
 from ...errors import PathexpError
-from ...graph import Array
-from ...model import Model
+from ...graph import Array, WeakCache
+from ...model import Model, Weights
 from .state import read_state, write_state
 
 Tokens: TypeAlias = NDArray[np.int64]
@@ -132,12 +132,22 @@ def question_of(what: str, model: Model, length: int | None) -> str:
     >>> first == second, first.startswith("loss of Model('random'")
     (False, True)
     """
+    mark = MARKS.get(model.weights, "mark", lambda: _mark(model.weights))
+    window = model.config.n_ctx if length is None else length
+    return f"{what} of {model!r}, weights {mark:08x}, windows of {window}"
+
+
+MARKS: WeakCache[Weights, int] = WeakCache()
+"""The checksums of the weights that are alive: one reading of all numbers each."""
+
+
+def _mark(weights: Weights) -> int:
+    """A checksum of all arrays and their names."""
     mark = 0
-    for name, array in sorted(model.weights.arrays().items()):
+    for name, array in sorted(weights.arrays().items()):
         mark = zlib.crc32(name.encode(), mark)
         for part in (
             array if array.ndim > 2 else (array,)
         ):  # a layer at a time: the same bytes in the same order
             mark = zlib.crc32(np.ascontiguousarray(part).tobytes(), mark)
-    window = model.config.n_ctx if length is None else length
-    return f"{what} of {model!r}, weights {mark:08x}, windows of {window}"
+    return mark

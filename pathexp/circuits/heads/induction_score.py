@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...answer import Answer, Facts, Part, Table, columns
 from ...arguments import TEXT, expect, whole
-from ...expansion.scores.score import score
-from ...expansion.scores.score_expansion import ScoreExpansion
+from ...expansion.scores.score import scores
 from ...graph import Array
 from ...model import Model
 from ...model.model import check_model
@@ -132,19 +131,17 @@ def _score(head: str, makers: tuple[str, str], found: Tally, queries: int) -> In
 
 def _explained(text: RepeatedRun, head: str, makers: tuple[str, str], queries: int) -> Mapping[str, Array]:
     """Means over queries of a text: the advantage, what comes through each maker and both, and each kind of term."""
-    scores = list(_scores(text, head, queries))
+    found = scores(text.trace, head, [(query, text.key(query)) for query in text.second[-queries:]])
     keys, asked = f"S .* {makers[0]} .* K", f"S .* {makers[1]} .* Q"
     parts: tuple[dict[str, str], ...] = ({}, {"key": keys}, {"query": asked}, {"key": keys, "query": asked})
-    through = [[(each.where(**part) if part else each).advantage() for part in parts] for each in scores]
+    some = [found[0].where(**part) if part else found[0] for part in parts]
+    through = [
+        [replace(part, pair=each.pair).advantage() for part in some] for each in found
+    ]  # one walk for all queries
     kinds = {
-        f"kind {kind}": np.mean([each.pair.advantage(each.rows_by_kind()[kind]) for each in scores])
-        for kind in scores[0].rows_by_kind()
+        f"kind {kind}": np.mean([each.pair.advantage(each.rows_by_kind()[kind]) for each in found])
+        for kind in found[0].rows_by_kind()
     }
     return {"whole and through": np.mean(through, axis=0)} | {
         name: np.asarray(value) for name, value in kinds.items()
     }
-
-
-def _scores(text: RepeatedRun, head: str, queries: int) -> Iterator[ScoreExpansion]:
-    for query in text.second[-queries:]:
-        yield score(text.trace, head, query=query, key=text.key(query))

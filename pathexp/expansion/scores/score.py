@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,19 +57,37 @@ def score(
     own = (graph, instance(ResidualGraph, "a residual graph").or_none)
     expect("score", head=(head, TEXT), graph=own, k=(k, AMOUNT), nodes=(nodes, whole(1).or_none))
     check_trace(trace, "score")
+    (terms,) = scores(trace, head, [(query, key)], graph=graph)
+    return replace(terms, k=k, nodes=nodes).where(kind=kind, query=query_paths, key=key_paths)
+
+
+def scores(
+    trace: Trace, head: str, places: Sequence[tuple[int, int | None]], *, graph: ResidualGraph | None = None
+) -> tuple[ScoreExpansion, ...]:
+    """Return the expansions of several scores of one head, (query, key) each, that share their sums. As `score`.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2, heads=2).run([1, 2, 3])
+    >>> first, second = scores(trace, "L1H0", [(2, 0), (2, 1)])
+    >>> first.queries is second.queries
+    True
+    """
     chosen = freeze(trace) if graph is None else graph
     component = head_component(chosen, head)
-    i = _position(query, len(trace), "query")
-    pattern = trace.patterns[component.layer, component.head, i]
-    j = int(pattern.argmax()) if key is None else _position(key, len(trace), "key")
-    visible = _visible(trace, component, i, j)
+    found = []
+    for query, key in places:
+        i = _position(query, len(trace), "query")
+        pattern = trace.patterns[component.layer, component.head, i]
+        j = int(pattern.argmax()) if key is None else _position(key, len(trace), "key")
+        found.append((i, j, _visible(trace, component, i, j)))
     queries, keys = (Expansion(reading_graph(trace, head, side, chosen)) for side in _SIDES)
     form = score_form(trace.config, component.head or 0)
-    raw = form.scale * (form.met(keys.logits(), i) @ queries.logits()[i])
-    terms = ScoreExpansion(
-        trace, Pair(head, i, j, form, visible, form.ratios(raw)), queries, keys, k=k, nodes=nodes
+    all_queries, all_keys = queries.logits(), keys.logits()
+    ratios = [form.ratios(form.scale * (form.met(all_keys, i) @ all_queries[i])) for i, *_ in found]
+    return tuple(
+        ScoreExpansion(trace, Pair(head, i, j, form, visible, ratio), queries, keys)
+        for (i, j, visible), ratio in zip(found, ratios, strict=True)
     )
-    return terms.where(kind=kind, query=query_paths, key=key_paths)
 
 
 def _visible(trace: Trace, component: Component, i: int, j: int) -> NDArray[np.bool_]:

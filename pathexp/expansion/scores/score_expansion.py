@@ -238,6 +238,28 @@ class ScoreExpansion(Answer):
         kept = np.sum([self._cells(kind) for kind in self._pair_kinds], axis=0) > 0
         return np.where(kept[..., None], totals, 0.0) if self._pair_kinds else np.zeros_like(totals)
 
+    @cached_property
+    def _query_parts(self) -> Array:
+        """The query vector by paths of order 0 and by all others, (2, d_head)."""
+        return self.queries.walk.logits_with_and_without()[:, self.pair.query]
+
+    @cached_property
+    def _key_parts(self) -> Array:
+        """The key vectors likewise, as this query meets them, (2, position, d_head)."""
+        return self.pair.form.met(self.keys.walk.logits_with_and_without(), self.pair.query)
+
+    @cached_property
+    def _kind_rows(self) -> dict[str, Array]:
+        """The exact total of every kind of pairs that was chosen, (position,) each, not masked."""
+        scales = self.pair.form.scale * self.pair.ratios
+        totals = scales * np.einsum("ad,bjd->abj", self._query_parts, self._key_parts)
+        return {kind_of(a, b): totals[a, b] for a in (0, 1) for b in (0, 1) if kind_of(a, b) in self.kinds}
+
+    @cached_property
+    def _row(self) -> Array:
+        """Their sum, (position,)."""
+        return sum(self._kind_rows.values(), np.zeros(len(self.trace)))
+
     def by_order(self) -> Array:
         """Return the exact totals of all pairs, (query order, key order), without listing.
 
@@ -251,12 +273,12 @@ class ScoreExpansion(Answer):
 
     def rows_by_kind(self) -> dict[str, Array]:
         """Return the exact total of each kind for every key, (position,); NaN where masked."""
-        rows = {kind: self.pair.row(self._table[self._cells(kind)].sum(axis=0)) for kind in self._pair_kinds}
+        rows = {kind: self.pair.row(self._kind_rows[kind]) for kind in self._pair_kinds}
         return rows if self.position_bias is None else rows | {POSITION_BIAS: self.position_bias.row}
 
     def row(self) -> Array:
         """Return the exact sum of the terms for every key of this query, (position,); NaN where masked."""
-        row = self._table.sum(axis=(0, 1))
+        row = self._row
         return self.pair.row(row if self.position_bias is None else row + self.position_bias.row)
 
     def value(self) -> float:
@@ -302,12 +324,12 @@ class ScoreExpansion(Answer):
         score (the position bias apart). As `Expansion.top`; kinds cannot be left out here.
         """
         return self.keys.top(
-            k, self._met_by(self._query_totals.sum(axis=0), self.pair.key, "key", turned=True)
+            k, self._met_by(self._query_parts.sum(axis=0), self.pair.key, "key", turned=True)
         )
 
     def top_queries(self, k: int) -> Ranking:
         """Return the k query paths of largest absolute value, each meeting the whole key. As `top_keys`."""
-        key = self._key_totals[:, self.pair.key].sum(axis=0)
+        key = self._key_parts[:, self.pair.key].sum(axis=0)
         return self.queries.top(k, self._met_by(key, self.pair.query, "query", turned=False))
 
     def tree(
@@ -335,7 +357,7 @@ class ScoreExpansion(Answer):
             )
         turn = self.pair.form.rotation(self.pair.query - self.pair.key) if turned else None
         read = self.pair.scale * (other if turn is None else turn.numbers().T.apply(other))
-        value = float(self._table[..., self.pair.key].sum())
+        value = float(self._row[self.pair.key])
         label = f"score of {self.pair.head}, query {self.pair.query}, key {self.pair.key}"
         return Target(position, read, "logits", label, value)
 
