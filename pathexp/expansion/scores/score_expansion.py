@@ -221,24 +221,6 @@ class ScoreExpansion(Answer):
     # Sums ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def _query_totals(self) -> Array:
-        """The query vector by order, (orders, d_head)."""
-        return self.queries.by_order()[:, self.pair.query]
-
-    @cached_property
-    def _key_totals(self) -> Array:
-        """The key vectors by order, as this query meets them, (orders, position, d_head)."""
-        return self.pair.form.met(self.keys.by_order(), self.pair.query)
-
-    @cached_property
-    def _table(self) -> Array:
-        """The exact totals (query order, key order, position), kinds that were left out as zeros."""
-        scales = self.pair.form.scale * self.pair.ratios
-        totals = scales * np.einsum("ad,bjd->abj", self._query_totals, self._key_totals)
-        kept = np.sum([self._cells(kind) for kind in self._pair_kinds], axis=0) > 0
-        return np.where(kept[..., None], totals, 0.0) if self._pair_kinds else np.zeros_like(totals)
-
-    @cached_property
     def _query_parts(self) -> Array:
         """The query vector by paths of order 0 and by all others, (2, d_head)."""
         return self.queries.walk.logits_with_and_without()[:, self.pair.query]
@@ -255,17 +237,17 @@ class ScoreExpansion(Answer):
         totals = scales * np.einsum("ad,bjd->abj", self._query_parts, self._key_parts)
         return {kind_of(a, b): totals[a, b] for a in (0, 1) for b in (0, 1) if kind_of(a, b) in self.kinds}
 
-    @cached_property
-    def _row(self) -> Array:
-        """Their sum, (position,)."""
-        return sum(self._kind_rows.values(), np.zeros(len(self.trace)))
-
     def by_order(self) -> Array:
         """Return the exact totals of all pairs, (query order, key order), without listing.
 
         Costs two forward passes up to the head per order and live state. The position bias is not in it.
         """
-        return np.array(self._table[..., self.pair.key])
+        if not self._pair_kinds:
+            return np.zeros((len(self.queries.count_by_order()), len(self.keys.count_by_order())))
+        queries = self.queries.by_order()[:, self.pair.query]
+        keys = self.pair.form.met(self.keys.by_order(), self.pair.query)[:, self.pair.key]
+        kept = np.any([self._cells(kind) for kind in self._pair_kinds], axis=0)
+        return np.where(kept, self.pair.scale * (queries @ keys.T), 0.0)
 
     def by_kind(self) -> dict[str, float]:
         """Return the exact total of each kind of term, without listing."""
@@ -278,7 +260,7 @@ class ScoreExpansion(Answer):
 
     def row(self) -> Array:
         """Return the exact sum of the terms for every key of this query, (position,); NaN where masked."""
-        row = self._row
+        row = sum(self._kind_rows.values(), np.zeros(len(self.trace)))
         return self.pair.row(row if self.position_bias is None else row + self.position_bias.row)
 
     def value(self) -> float:
@@ -341,7 +323,7 @@ class ScoreExpansion(Answer):
         up to both. `nodes` and `seconds` limit each tree, as in `Expansion.tree`. The position bias is in neither; kinds
         cannot be left out here.
         """
-        query, key = self._query_totals.sum(axis=0), self._key_totals[:, self.pair.key].sum(axis=0)
+        query, key = self._query_parts.sum(axis=0), self._key_parts[:, self.pair.key].sum(axis=0)
         toward_query = self._met_by(key, self.pair.query, "query", turned=False)
         toward_key = self._met_by(query, self.pair.key, "key", turned=True)
         queries = self.queries.tree(toward_query, nodes=nodes, seconds=seconds, direction=direction)
@@ -357,7 +339,7 @@ class ScoreExpansion(Answer):
             )
         turn = self.pair.form.rotation(self.pair.query - self.pair.key) if turned else None
         read = self.pair.scale * (other if turn is None else turn.numbers().T.apply(other))
-        value = float(self._row[self.pair.key])
+        value = float(sum(row[self.pair.key] for row in self._kind_rows.values()))
         label = f"score of {self.pair.head}, query {self.pair.query}, key {self.pair.key}"
         return Target(position, read, "logits", label, value)
 
