@@ -221,20 +221,16 @@ class ScoreExpansion(Answer):
     # Sums ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def _query_parts(self) -> Array:
-        """The query vector by paths of order 0 and by all others, (2, d_head)."""
-        return self.queries.walk.logits_with_and_without()[:, self.pair.query]
-
-    @cached_property
-    def _key_parts(self) -> Array:
-        """The key vectors likewise, as this query meets them, (2, position, d_head)."""
-        return self.pair.form.met(self.keys.walk.logits_with_and_without(), self.pair.query)
+    def _parts(self) -> tuple[Array, Array]:
+        """Query (2, d_head) and keys (2, position, d_head) as they meet, by paths of order 0 and by all others."""
+        queries, keys = (side.walk.logits_with_and_without() for side in (self.queries, self.keys))
+        return queries[:, self.pair.query], self.pair.form.met(keys, self.pair.query)
 
     @cached_property
     def _kind_rows(self) -> dict[str, Array]:
         """The exact total of every kind of pairs that was chosen, (position,) each, not masked."""
         scales = self.pair.form.scale * self.pair.ratios
-        totals = scales * np.einsum("ad,bjd->abj", self._query_parts, self._key_parts)
+        totals = scales * np.einsum("ad,bjd->abj", *self._parts)
         return {kind_of(a, b): totals[a, b] for a in (0, 1) for b in (0, 1) if kind_of(a, b) in self.kinds}
 
     def by_order(self) -> Array:
@@ -323,7 +319,7 @@ class ScoreExpansion(Answer):
         up to both. `nodes` and `seconds` limit each tree, as in `Expansion.tree`. The position bias is in neither; kinds
         cannot be left out here.
         """
-        query, key = self._query_parts.sum(axis=0), self._key_parts[:, self.pair.key].sum(axis=0)
+        query, key = self._parts[0].sum(axis=0), self._parts[1][:, self.pair.key].sum(axis=0)
         toward_query = self._met_by(key, self.pair.query, "query", turned=False)
         toward_key = self._met_by(query, self.pair.key, "key", turned=True)
         queries = self.queries.tree(toward_query, nodes=nodes, seconds=seconds, direction=direction)
