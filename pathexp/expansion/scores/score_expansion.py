@@ -301,13 +301,11 @@ class ScoreExpansion(Answer):
         Values are those of the key paths summed over query paths, so that they and the remainder add up to the
         score (the position bias apart). As `Expansion.top`; kinds cannot be left out here.
         """
-        return self.keys.top(
-            k, self._met_by(self._query_parts.sum(axis=0), self.pair.key, "key", turned=True)
-        )
+        return self.keys.top(k, self._met_by(self._parts[0].sum(axis=0), self.pair.key, "key", turned=True))
 
     def top_queries(self, k: int) -> Ranking:
         """Return the k query paths of largest absolute value, each meeting the whole key. As `top_keys`."""
-        key = self._key_parts[:, self.pair.key].sum(axis=0)
+        key = self._parts[1][:, self.pair.key].sum(axis=0)
         return self.queries.top(k, self._met_by(key, self.pair.query, "query", turned=False))
 
     def tree(
