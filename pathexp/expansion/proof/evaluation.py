@@ -24,6 +24,11 @@ def gamma(roundings: int) -> float:
     return lost / (1 - lost)
 
 
+def from_zero(excess: float) -> float:
+    """Return an excess, 0 for none; infinite where it is no number."""
+    return max(0.0, excess) if excess == excess else float("inf")
+
+
 @dataclass(frozen=True, eq=False)
 class Sure:
     """Numbers, and how far each of them may be off."""
@@ -82,17 +87,18 @@ def _of_part(part: Part) -> int:
             return part.roundings
         case Parallel(terms=terms):
             return len(terms) + max(map(roundings, terms), default=0)
-    return sum(_roundings(factor.numbers()) for factor in part.position + part.feature)
+    return sum(map_roundings(factor.numbers()) for factor in part.position + part.feature)
 
 
-def _roundings(map: LinearMap) -> int:
+def map_roundings(map: LinearMap) -> int:
+    """Return how many roundings a number meets on its way through a map, at most."""
     match map:
         case Chain(factors=parts) | Sum(terms=parts):
-            return len(parts) + max(map.shape) + sum(_roundings(part) for part in parts)
+            return len(parts) + max(map.shape) + sum(map_roundings(part) for part in parts)
         case Scaled(map=inner):
-            return 1 + _roundings(inner)
+            return 1 + map_roundings(inner)
         case Kron(left=left, right=right):
-            return _roundings(left) + _roundings(right)
+            return map_roundings(left) + map_roundings(right)
     return max(map.shape) + 1
 
 

@@ -12,7 +12,7 @@ from ...answer import Check
 from ...graph import Array, Walk
 from .beginnings import Beginnings
 from .certificate import Certificate, Word
-from .evaluation import TINY, Sure, gamma, pushed
+from .evaluation import TINY, Sure, from_zero, gamma, pushed
 
 TILE = 512
 """How many query paths are met with all key paths at once."""
@@ -75,7 +75,7 @@ def check_pairs(
                 if first == word:
                     j = places[second]
                     excess = abs(values[i, j] - value) - 2 * off[i, j]
-                    worst = max(worst, (_from_zero(float(excess)), f"{' '.join(first)} × {' '.join(second)}"))
+                    worst = max(worst, (from_zero(float(excess)), f"{' '.join(first)} × {' '.join(second)}"))
                     values[i, j], seen = 0.0, seen + 1
         _leave_out(values, left[rows], right, skipped)
         excess = np.abs(values) - listed.bound - off
@@ -108,11 +108,6 @@ def _leave_out(
         values[np.ix_(rows == a, columns == b)] = 0.0
 
 
-def _from_zero(excess: float) -> float:
-    """An excess, 0 for none; infinite where it is no number."""
-    return max(0.0, excess) if excess == excess else float("inf")
-
-
 def _checks(
     listed: Listed,
     worst: tuple[float, str],
@@ -127,6 +122,6 @@ def _checks(
     )  # fmt: skip
     size, off, where = unlisted
     yield Check(
-        "pairs that are not listed stay below the bound", _from_zero(size - listed.bound), off,
+        "pairs that are not listed stay below the bound", from_zero(size - listed.bound), off,
         "rounding of the worst one's value", f"{pairs:,} pairs in {seconds:.2f} s; {where}: {size:.6g}", name="bound",
     )  # fmt: skip
