@@ -102,7 +102,7 @@ def check_outputs(command: Command, options: argparse.Namespace) -> None:
     if command.saves and not options.save.lower().endswith(".html"):
         raise PathexpError(f"--save: expected a file that ends in .html, got {options.save!r}")
     if options.save is not None:
-        if not command.drawn:
+        if not (command.drawn or of_cases(options)):
             raise PathexpError(
                 f"--save: the answer of {command.name} has no picture; --csv and --json print its tables"
             )

@@ -23,7 +23,6 @@ EIGEN = 10
 SPREAD = 2.0
 """By which factor a machine that does other things as well may miss an estimate, either way."""
 
-
 CALLS = 0.5e-3
 """Seconds that one block takes at one position whatever its size."""
 
@@ -32,9 +31,7 @@ CALLS = 0.5e-3
 class SearchCost:
     """An estimate: `operations` that sets take at `places` (blocks × positions), and `rate`, operations per second.
 
-    `norms`: whether norms are tried first, which may do without sets.
-
-    `kept` says that the sets are there already, from an earlier search.
+    `norms`: whether norms are tried first, which may do without sets. `kept` says that the sets are there already, from an earlier search.
     """
 
     operations: float
@@ -86,10 +83,10 @@ def rate(width: int) -> float:
 
 
 def sets_operations(layout: Layout) -> float:
-    """Return about how many operations the reachable sets take: those of every block, at each position and state."""
-    (n, d), states = layout.size, max(1, len(layout.walk.automaton.table) - 1)
-    blocks = zip(layout.heads, layout.singles, strict=True)
-    return n * states * sum(_block(d, heads, singles) for heads, singles in blocks)
+    """Return about how many operations the reachable sets take: those of every block, at each position and live state."""
+    n, d = layout.size
+    blocks = zip(layout.heads, layout.singles, layout.walk.live[1:], strict=True)
+    return n * sum(len(states) * _block(d, heads, singles) for heads, singles, states in blocks)
 
 
 def _block(d: int, stacks: tuple[Heads, ...], singles: tuple[Single, ...]) -> float:
