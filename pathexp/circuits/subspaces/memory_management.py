@@ -13,18 +13,19 @@ Then measured on runs, as covariances over positions, so that constants do not c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from ...algebra import LinearMap
 from ...answer import Answer, Figure, Note, Part, Table, columns
 from ...arguments import AMOUNT, expect
 from ...expansion.header import model_facts
 from ...graph import Array
 from ...graph.ports import Ports
-from ...labels import mlp_label, neuron_label
+from ...labels import mlp_label, neuron_label, read_label
 from ...model import Model, Trace
 from ...model.model import check_model
 from ..attribution.decompose import decompose
@@ -32,8 +33,9 @@ from ..composition.head_sides import HeadSides
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally, Tokens
+from ..heads.spectrum import Spectrum, spectrum
 from .measured import measured, tally_facts
-from .ranges import TINY, given_back, written_basis
+from .ranges import TINY, given_back, read_basis, written_basis
 
 WINDOWS = 20
 """The windows of a corpus that are taken by default."""
@@ -48,19 +50,27 @@ class Erasure:
     """One component against what was written before it: a head against a writer, a neuron against the stream.
 
     `weights`: for a head, the share of a vector in the writer's subspace that comes back negative where it is read
-    whole (1 erases, 0 leaves alone, below 0 repeats); for a neuron, minus the cosine of its input and output weights.
+    whole, of as many dimensions as the head can read at most (1 erases, 0 leaves alone, below 0 repeats); for a neuron,
+    minus the cosine of its input and output weights. `negative`: of a head, the share of Σ|λ| of its W_OV with a negative
+    real part; None for a neuron, and without eigenvalues.
 
     `measured`: the share that is cancelled at the same position on runs, -Σ⟨out, w⟩ / Σ⟨w, w⟩ less means over
-    positions (which are what any shuffled pairing of positions would leave); w is what the writer wrote, or the
-    stream along the neuron's output. `baseline`: its standard deviation if the same outputs were randomly rotated.
-    Both None if not measured, NaN where nothing varies.
+    positions (which are what any shuffled pairing of positions would leave); w is what the writer wrote, or the stream
+    along the neuron's output. `baseline`: its standard deviation if the same outputs were randomly rotated. Of a head also
+    `own`: of what it reads of w, the share that it gives back negative at the same position because of w, by its attention
+    to the present token; 1 for an eraser, however little of w it reads. `read`: that much of w it reads. `present`: its
+    mean attention to the present token. None if not measured, or for a neuron; NaN where nothing varies.
     """
 
     component: str
     writer: str
     weights: float
+    negative: float | None = None
     measured: float | None = None
     baseline: float | None = None
+    own: float | None = None
+    read: float | None = None
+    present: float | None = None
 
     @property
     def z(self) -> float:
@@ -74,9 +84,9 @@ class Erasure:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the weights erase, and runs cancel a tenth or more, over 4 times the random baseline."""
-        measured = self.measured
-        return bool(self.weights > 0 and measured is not None and measured >= LEAST and self.z > MARGIN)
+        """Whether the weights erase, and runs cancel a tenth or more of what is read, over 4 times the random baseline."""
+        share = self.measured if self.own is None else self.own
+        return bool(self.weights > 0 and share is not None and share >= LEAST and self.z > MARGIN)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,14 +137,21 @@ class MemoryManagement(Answer):
             columns.text("writer"),
             columns.number("weights", weights, digits=3),
         ]
+        of_heads = [columns.share("negative", "W_OV negative")] if kind == "head" else []
         runs = [
             columns.number("measured", "cancelled on runs"), columns.number("baseline", "random baseline", signed=False),
             columns.flag("confirmed"),
         ]  # fmt: skip
-        rows = [(o.component, o.writer, o.weights, o.measured, o.baseline, o.confirmed) for o in found]
-        width = len(head) if self.tally is None else None
+        if of_heads:
+            runs += [
+                columns.number("own", "of what it reads", digits=3), columns.share("read", "read of it"),
+                columns.share("present", "to the present"),
+            ]  # fmt: skip
+        names = [each.name for each in (*head, *of_heads, *runs)]
+        rows = [tuple(getattr(one, each) for each in names) for one in found]
+        width = len(head) + len(of_heads) if self.tally is None else None
         return Table(
-            [*head, *runs][:width], [row[:width] for row in rows], name, key=("component", "writer"), value="weights",
+            [*head, *of_heads, *runs][:width], [row[:width] for row in rows], name, key=("component", "writer"), value="weights",
             shown=None,
         )  # fmt: skip
 
@@ -144,9 +161,15 @@ class MemoryManagement(Answer):
             return
         names = ", ".join(f"{one.component} of {one.writer}" for one in self.confirmed) or "none"
         yield Note(
-            f"confirmed: {names}\na share of at least {LEAST:g}, and over {MARGIN:g} times the random baseline: the deviation "
-            "of the same outputs\nrandomly rotated"
+            f"confirmed: {names}\na share of at least {LEAST:g} of what a head reads, and over {MARGIN:g} times the random "
+            "baseline: the deviation of the\nsame outputs randomly rotated"
         )
+        if self.heads:
+            yield Note(
+                "of what it reads: the share that it takes back at the same position because of it; read of it: the share of "
+                "what\nthe writer wrote that the head reads; to the present: its mean attention to the present token; "
+                "W_OV negative: of Σ|λ|"
+            )
         still = [f"{one.component} of {one.writer}" for one in self if one.still]
         if still:
             more = ", …" if still[3:] else ""
@@ -175,11 +198,15 @@ def memory_management(
     """
     check_model(model, "memory_management")
     expect("memory_management", k=(k, AMOUNT))
-    heads, neurons = _largest(_heads(model), k), _largest(_neurons(model), k)
+    heads, neurons = _with_spectra(model, _largest(_heads(model), k)), _largest(_neurons(model), k)
     if corpus is None:
         return MemoryManagement(model, heads, neurons)
     what = f"cancellation by {len(heads)} heads and {len(neurons)} neurons"
-    measure = partial(_measured, model, heads, tuple(_lines(model, neurons)))
+    bases, maps = (
+        _read_bases(model, heads),
+        {one.component: Ports(model).through(one.component) for one in heads},
+    )
+    measure = partial(_measured, model, heads, bases, maps, tuple(_lines(model, neurons)))
     sums = Corpus.of(corpus, WINDOWS).accumulate(model, measure, what, limits)
     sums.mean("nothing")
     return MemoryManagement(
@@ -210,8 +237,27 @@ def _heads(model: Model) -> Iterator[Erasure]:
     for j, writer in enumerate(bases):
         writes = ports.place(writer).writes
         for i, component in enumerate(heads.labels):
-            if reads[i] >= writes and bases[writer].shape[1]:
-                yield Erasure(component, writer, -float(shares[i, j]))
+            if rank := bases[writer].shape[1] if reads[i] >= writes else 0:
+                diluted = rank / min(rank, c.d_head)
+                yield Erasure(component, writer, -float(shares[i, j]) * diluted)
+
+
+def _with_spectra(model: Model, found: tuple[Erasure, ...]) -> tuple[Erasure, ...]:
+    """The same with how much of W_OV's spectrum is negative, for each head once."""
+    ports = Ports(model)
+    spectra = {label: spectrum(ports.through(label)) for label in {one.component for one in found}}
+    return tuple(replace(one, negative=_negative(spectra[one.component])) for one in found)
+
+
+def _negative(found: Spectrum) -> float | None:
+    return None if found.positive is None else 1 - found.positive
+
+
+def _read_bases(model: Model, heads: tuple[Erasure, ...]) -> dict[str, Array]:
+    """An orthonormal basis (d_model, r) of what the values of each head read."""
+    ports = Ports(model)
+    labels = {one.component for one in heads}
+    return {label: read_basis(ports.reader(f"{label}.V")) for label in labels}
 
 
 def _neurons(model: Model) -> Iterator[Erasure]:
@@ -249,7 +295,12 @@ def _lines(model: Model, neurons: tuple[Erasure, ...]) -> Iterator[_Line]:
 
 
 def _measured(
-    model: Model, heads: tuple[Erasure, ...], lines: tuple[_Line, ...], window: Tokens
+    model: Model,
+    heads: tuple[Erasure, ...],
+    bases: Mapping[str, Array],
+    maps: Mapping[str, LinearMap],
+    lines: tuple[_Line, ...],
+    window: Tokens,
 ) -> Mapping[str, Array]:
     """First and second moments of what each head writes beside its writer, and each neuron beside its stream."""
     sums: dict[str, Array] = {"nothing": np.zeros(())}
@@ -259,6 +310,15 @@ def _measured(
         out, written = parts.written(found.component), parts.written(found.writer)
         sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
         sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
+        read, label = written @ bases[found.component], read_label(found.component)
+        pattern = trace.patterns[label.layer or 0, label.index or 0]
+        scale = np.asarray(trace.norm_scales.get(f"L{label.layer}.attn", 1.0)).reshape(-1)
+        back = maps[found.component].apply(written) * (np.diag(pattern) * scale)[:, None]
+        sums |= {f"h{i}/read": read.sum(0), f"h{i}/read size": np.array(np.vdot(read, read))}
+        sums |= {
+            f"h{i}/present": np.array(np.trace(pattern)),
+            f"h{i}/back": np.array(np.vdot(back @ bases[found.component], read)),
+        }
     for i, line in enumerate(lines):
         stream, adds = _before(trace, line.layer), _added(trace, line)
         along = stream @ line.direction
@@ -285,9 +345,15 @@ def _head_on_runs(sums: Tally, i: int, found: Erasure) -> Erasure:
     n = sums.tokens
     out, written = sums.sums[f"h{i}/out"], sums.sums[f"h{i}/written"]
     met = sums.sums[f"h{i}/met"] - np.outer(written, out) / n
-    total = float(sums.sums[f"h{i}/size"])
+    total, read = float(sums.sums[f"h{i}/size"]), sums.sums[f"h{i}/read"]
+    varies = total - float(written @ written) / n
+    varies_read = float(sums.sums[f"h{i}/read size"]) - float(read @ read) / n
     baseline = float(np.linalg.norm(met)) / np.sqrt(len(out))
-    return _shared(found, -float(np.trace(met)), baseline, total - float(written @ written) / n, total)
+    shared = _shared(found, -float(np.trace(met)), baseline, varies, total)
+    share = varies_read / varies if varies > TINY * total else float("nan")
+    size = float(sums.sums[f"h{i}/read size"])
+    own = -float(sums.sums[f"h{i}/back"]) / size if size > TINY * total else float("nan")
+    return replace(shared, own=own, read=share, present=float(sums.sums[f"h{i}/present"]) / n)
 
 
 def _neuron_on_runs(sums: Tally, i: int, found: Erasure, width: int) -> Erasure:
@@ -302,4 +368,4 @@ def _neuron_on_runs(sums: Tally, i: int, found: Erasure, width: int) -> Erasure:
 def _shared(found: Erasure, taken: float, baseline: float, varies: float, total: float) -> Erasure:
     """As shares of what varies; NaN where that is no more than rounding."""
     whole = varies if varies > TINY * total else float("nan")
-    return Erasure(found.component, found.writer, found.weights, taken / whole, baseline / whole)
+    return replace(found, measured=taken / whole, baseline=baseline / whole)

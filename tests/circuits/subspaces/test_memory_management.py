@@ -49,8 +49,37 @@ def test_the_two_erasers_are_confirmed_and_nothing_else(seed):
     assert [(one.component, one.writer) for one in found.confirmed] == [("L1H0", "L0H0"), ("L0N0", "stream")]
     for one in found.confirmed:
         assert one.weights == pytest.approx(1) and one.measured == pytest.approx(1) and one.z > 4
+        if one.component == "L1H0":
+            assert [one.own, one.read, one.present] == pytest.approx([1, 1, 1])
     trace = model.run(TEXTS[0])
     assert np.abs(trace.residuals["L1.out"][:, [FEATURE, *WRITTEN]]).max() < 1e-12, "cleared"
+
+
+def test_a_narrow_eraser_of_the_embedding_is_measured_by_what_it_can_read():
+    """It takes back all of the four dimensions that it reads, of the 32 that are written: a share of one, not an eighth."""
+    model = px.random_model(
+        layers=1, heads=1, d_model=32, d_head=4, d_vocab=40, n_ctx=24, positions="none", windows=(1,), seed=3
+    )
+    read = np.linalg.qr(np.random.default_rng(0).standard_normal((32, 4)))[0]
+    weights = replace(model.weights, W_V=read.T[None, None], W_O=-read[None, None])
+    (one,) = memory_management(replace(model, weights=weights), TEXTS).heads
+    assert [one.weights, one.own, one.present, one.negative] == pytest.approx([1] * 4) and one.confirmed
+    assert one.read < 0.3 and one.measured == pytest.approx(one.read)
+
+
+def test_what_is_written_elsewhere_is_not_taken_back():
+    """A head that reads a sliver of what was written and writes against the rest of it erases nothing that it reads."""
+    model = px.random_model(
+        layers=1, heads=1, d_model=32, d_head=1, d_vocab=40, n_ctx=24, positions="none", windows=(1,), seed=3
+    )
+    axes = np.eye(32)
+    W_E = np.array(model.weights.W_E)
+    W_E[1] = 20 * W_E[0]  # what is read is a twentieth of what goes along with it
+    weights = replace(
+        model.weights, W_E=W_E, W_V=axes[0][None, None, None], W_O=-axes[1][None, None, :, None]
+    )
+    (one,) = memory_management(replace(model, weights=weights), TEXTS).heads
+    assert one.own == pytest.approx(0, abs=1e-12) and not one.confirmed
 
 
 def test_without_a_corpus_nothing_is_measured_or_confirmed():
@@ -123,9 +152,12 @@ def test_attn_2l_has_no_eraser():
     """The figures of the page on subspaces: all 80 pairs."""
     found = memory_management(px.load("attn-2l"), Corpus(play(), 64, 20), k=400)
     assert len(found.heads) == 80 and not found.confirmed
-    assert max(one.weights for one in found.heads) == pytest.approx(0.099, abs=5e-4)
+    first = found.heads[0]
+    assert (first.component, first.writer, first.negative) == ("L0H5", "E", 1.0)
+    assert first.weights == pytest.approx(0.472, abs=5e-4), "of the 16 dimensions that it can read"
+    assert (first.own, first.present) == (pytest.approx(0.037, abs=5e-4), pytest.approx(0.13, abs=5e-3))
     assert max(one.measured for one in found.heads) == pytest.approx(0.099, abs=5e-4)
-    assert all(one.measured < 0.05 for one in found.heads[:10])
+    assert max(one.own for one in found.heads) < 0.07
 
 
 @pytest.mark.slow
