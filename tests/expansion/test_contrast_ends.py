@@ -7,6 +7,8 @@ import pytest
 
 import pathexp as px
 from pathexp.errors import GraphError, PathexpError, TargetError
+from pathexp.expansion.ranking import enumerated, searched
+from pathexp.expansion.search import Budget
 from tests.expansion.test_contrast import EVERY, two_runs
 from tests.expansion.test_contrast_sources import few, moved
 
@@ -67,6 +69,27 @@ def test_a_score_is_divided_exactly_by_every_unit(name):
             found = px.attribution(graph, score, by=unit)
             assert found.ok, f"{unit}: {found.check()}"
         assert px.attribution(graph, score, by="port").names == ("queries", "keys")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen3", "olmo2", "2L-qk-rmsnorm-biases", "bidirectional-window"])
+def test_trees_flows_and_searches_end_inside(name):
+    here, there = two_runs(EVERY[name]())
+    last = here.config.n_layers - 1
+    for other in others(here, there):
+        for point in (f"L{last}H0.Q", f"L{last}H0.score", f"L{last}.out"):
+            terms = px.expand(px.contrast(here, other), at=point)
+            read = np.cos(np.arange(terms.graph.d_out))
+            target = here.direction(read, at=point)
+            change = terms.graph.difference(target).value
+            size = abs(here.direction(np.abs(read), at=point).value) + 1
+            assert abs(px.flow(terms.graph, target).value - change) < 1e-11 * size, point
+            for direction in ("back", "forward"):
+                tree = terms.tree(target, nodes=20, direction=direction)
+                assert tree.ok and abs(tree.value - change) < 1e-11 * size, point
+            known = enumerated(terms.walk, 4, target, change)
+            found = searched(terms.walk, 4, target, change, Budget())
+            assert found.exact
+            np.testing.assert_allclose(np.abs(found.values), np.abs(known.values), rtol=1e-9, atol=1e-13)
 
 
 def test_why_a_head_attends_elsewhere():

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ...errors import SizeError
-from ...expansion.targets import on_stream
+from ...expansion.targets import on_stream, reads_output
 from ...graph import Array, BlockKernel
 from ...model import Target
 from .open_edges import Mask, open_edges
@@ -199,7 +199,7 @@ class FlowSweep:
         direct, wires = self.wires.directs[number], self.wires
         if direct.reader == wires.graph.sink.label:
             met = np.zeros(wires.graph.sizes[0])
-            if self.target.space == "logits":
+            if reads_output(self.target, wires.graph):
                 met[self.target.position] = direct.value[self.target.position] @ self.target.direction
         else:
             b = wires.graph.places[direct.reader]

@@ -417,3 +417,13 @@ def test_bad_shares_and_files_are_refused_before_any_work(capsys):
     assert main(["flow", "attn-1l", "the", "--graph", "/nowhere/at/all/flow.dot"]) == 2
     assert main(["flow", "attn-1l", "the", "--share", "0"]) == 2
     assert "above 0 and at most 1" in capsys.readouterr().err
+
+
+def test_flows_to_a_heads_query_hold_its_bias():
+    """Paths that end inside: a constant that the sink reads past the stream flows into it."""
+    model = random_model(layers=2, heads=2, norm="layernorm", biases=True, positions="qk", seed=2)
+    trace = model.run([1, 2, 3, 4])
+    target = trace.direction(np.cos(np.arange(model.config.d_head)), at="L1H0.Q")
+    terms = expand(trace, at="L1H0.Q")
+    assert any(terms.graph.sink.label in source.into for source in terms.graph.sources)
+    assert abs(flow(terms.graph, target).value - target.value) < 1e-13
