@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..circuits.attribution.attribution import UNITS, attribution
+from ..circuits.attribution.attribution import RUN_UNITS, attribution
 from ..circuits.attribution.contrast_summary import contrast_summary
 from ..circuits.attribution.decompose import decompose
 from ..circuits.attribution.flow import flow
@@ -53,7 +53,7 @@ COMMANDS = (
         "attribution", attribution, "one run",
         "attribute a logit to components, heads, layers, paths or source tokens",
         "pathexp attribution attn-2l 'To be, or not to be' --by layer",
-        takes="target", options=(Option("by", "the units that add up", choices=UNITS),),
+        takes="target", options=(Option("by", "the units that add up", choices=RUN_UNITS),),
     ),
     Command(
         "contrast", contrast_summary, "one run",

@@ -34,6 +34,8 @@ Unit = Literal[
     "component", "head", "layer", "path", "token", "port", "source", "weight", "weight_layer", "weight_head", "module"
 ]  # fmt: skip
 UNITS = get_args(Unit)
+RUN_UNITS = ("component", "head", "layer", "path", "token")
+"""The units of one run; the others divide the difference of two."""
 CONSTANTS, REMAINDER = "constants", "remainder"
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.attribution.attribution import UNITS, attribution, head_tokens, pulled_back
+from pathexp.circuits.attribution.attribution import RUN_UNITS, UNITS, attribution, head_tokens, pulled_back
 from pathexp.cli import main
 from pathexp.errors import PathexpError
 from tests.zoo import FAMILIES, ZOO
 
-OF_A_RUN = [unit for unit in UNITS if unit not in ("port", "source")]
+OF_TWO_RUNS = [unit for unit in UNITS if unit not in RUN_UNITS]
 """Ports and changed weights are units of contrasts."""
 EVERY = {**ZOO, **FAMILIES}
 
@@ -27,7 +27,7 @@ def test_the_column_is_the_target(name):
     trace = run(EVERY[name]())
     targets = trace.logit(2), trace.logit_difference(1, 3, position=len(trace) - 2)
     for target in targets:
-        for unit in OF_A_RUN:
+        for unit in RUN_UNITS:
             found = attribution(trace, target, by=unit)
             assert abs(found.values.sum() - target.value) <= 1e-10 * max(1, np.abs(found.values).sum()), unit
             assert found.ok and len(found.names) == len(found.values)
@@ -84,7 +84,7 @@ def test_other_units_are_refused():
         attribution(trace, trace.logit(1))["L9H9"]
 
 
-@pytest.mark.parametrize("unit", OF_A_RUN)
+@pytest.mark.parametrize("unit", RUN_UNITS)
 def test_the_command_prints_the_same_answer(capsys, unit):
     text = "Macbeth shall sleep no more. Macbeth shall"
     assert main(["attribution", "attn-2l", text, "--by", unit, "--json"]) == 0
@@ -106,3 +106,12 @@ def test_a_column_that_does_not_add_up_has_its_exit_code(capsys, monkeypatch):
     )
     assert main(["attribution", "attn-1l", "the king"]) == 1
     assert "does not hold" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("unit", OF_TWO_RUNS)
+def test_units_of_two_runs_are_refused_for_one_and_none_is_forgotten(unit):
+    trace = px.load("attn-1l").run("To be")
+    with pytest.raises(px.PathexpError, match="difference of two runs"):
+        attribution(trace, trace.logit(3), by=unit)
+    contrasted = px.contrast(trace, trace.model.run("To do"))
+    assert attribution(contrasted, trace.logit(3), by=unit).ok
