@@ -56,9 +56,10 @@ class Ladder:
             if not len(active):
                 continue
             where = self._columns(segment, depths[active], choices)
-            here, place = fields[active], (active[:, None], np.arange(where.start, where.stop))
-            values[place] = here.reshape(len(here), -1) @ rows.values[where].T
-            squares[place] = lengths(here) ** 2 @ rows.noise[where].T ** 2
+            every = len(active) == len(fields)
+            here, place = (fields, slice(None)) if every else (fields[active], active)
+            values[place, where] = here.reshape(len(here), -1) @ rows.values[where].T
+            squares[place, where] = lengths(here) ** 2 @ rows.noise[where].T ** 2
             fields = self._onward(segment, fields, active)
         return values, np.sqrt(squares)
 
