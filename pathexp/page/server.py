@@ -21,7 +21,7 @@ from .files import static
 from .guard import HEADERS, MOST_BODY, Guard
 from .panels.paths import prove
 from .session import Session
-from .view import view_of
+from .view import view_of, words
 
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 STEP = 0.1
@@ -40,6 +40,8 @@ class Served:
 
     session: Session
     guard: Guard
+    searches: dict[str, Event] = field(default_factory=dict)
+    """What ends each search that runs, by the name that the page gave it."""
     small: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(3, "panel"))
     long: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "search"))
 
@@ -82,8 +84,11 @@ class Served:
     async def prove(self, request: Any) -> Any:
         """Stream the certified search: a line of JSON for each step, then one with the answer."""
         given = await _read(request)
+        name = words(given, "search", 100)
         lines: asyncio.Queue[str] = asyncio.Queue()
         loop, stop = asyncio.get_running_loop(), Event()
+        if name:
+            self.searches[name] = stop
 
         def say(what: str) -> None:
             loop.call_soon_threadsafe(lines.put_nowait, json.dumps({"progress": what}))
@@ -100,8 +105,16 @@ class Served:
                 yield json.dumps({"answer": _outcome(work)}, allow_nan=False) + "\n"
             finally:
                 stop.set()
+                self.searches.pop(name, None)
 
         return _responses().StreamingResponse(body(), media_type="application/x-ndjson")
+
+    async def stop(self, request: Any) -> Any:
+        """End a search at its next step; its stream then tells what it has, and what is proven of the rest."""
+        event = self.searches.get(words(await _read(request), "search", 100))
+        if event is not None:
+            event.set()
+        return self.plain({"stopped": event is not None})
 
     async def _wait(self, request: Any, stop: Event, pool: ThreadPoolExecutor, work: Work) -> dict[str, Any]:
         """Return what work finds, on a thread; stop it when the one who asked has gone."""
@@ -174,6 +187,7 @@ def application(served: Served) -> Any:
         routing.Route("/{secret}/", served.page),
         routing.Route("/{secret}/api/start", served.start),
         routing.Route("/{secret}/api/report", _told(served, served.report), methods=["POST"]),
+        routing.Route("/{secret}/api/stop", _told(served, served.stop), methods=["POST"]),
         routing.Route("/{secret}/api/prove", _told(served, served.prove), methods=["POST"]),
         routing.Route("/{secret}/api/{name}", _told(served, served.panel), methods=["POST"]),
         routing.Route("/{secret}/{name}", served.page),

@@ -214,6 +214,25 @@ def test_prove_tells_its_progress_and_its_end(chromium):
     page.stop()
 
 
+def test_a_search_that_is_stopped_says_what_is_proven(chromium):
+    deep = px.random_model(
+        layers=16, heads=12, d_model=48, d_head=4, d_mlp=96, d_vocab=50, n_ctx=16, norm="rmsnorm", seed=1
+    )
+    page = px.explore(deep, "1 2 3 4 5 6 7 8")
+    for opened in tab(chromium, page.url):
+        opened.click("#prove")
+        until(opened, "document.querySelector('#proof').innerText.startsWith('searching')")
+        opened.click("#tab button:has-text('stop')")
+        until(
+            opened, "/\\((not )?proven\\)/.test(document.querySelector('#proof').innerText)", timeout=120_000
+        )
+        assert re.search(
+            "not proven: .* may be missing|proven: no other path|nothing bounds", opened.inner_text("#tab")
+        )
+        assert len(rows(opened, "#tab")) >= 12
+    page.stop()
+
+
 def test_flow_and_its_slider(opened, trace):
     opened.click("#tab-flow")
     opened.wait_for_selector("#flow svg")

@@ -36,12 +36,14 @@ export async function ask(panel, given, slot = panel) {
   }
 }
 
-// Ask for a long search: `say` is called with every line of progress. Returns a function that stops it, and the answer.
+// Ask for a long search: `say` is called with every line of progress. Returns its answer, a function that ends it with
+// what it has, and one that drops it.
 export function search(given, say) {
   if (held) throw new Refused([missing("a certified search")]);
   const controller = new AbortController();
+  const name = crypto.randomUUID();
   const answer = (async () => {
-    const response = await fetch("api/prove", request(given, controller));
+    const response = await fetch("api/prove", request({ ...given, search: name }, controller));
     if (!response.ok) return read(response);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -58,7 +60,8 @@ export function search(given, say) {
       }
     }
   })();
-  return { stop: () => controller.abort(), answer };
+  const end = () => fetch("api/stop", request({ search: name }, new AbortController())).catch(() => controller.abort());
+  return { end, drop: () => controller.abort(), answer };
 }
 
 export async function start() {

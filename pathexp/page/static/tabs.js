@@ -48,8 +48,8 @@ function prover(page, scope, list, status) {
     stop.hidden = false;
     try {
       const going = search({ ...page.view(), ...scope, seconds: 120 }, (said) => show(status, `searching: ${said}`));
-      page.leaving(going.stop);
-      stop.onclick = () => { going.stop(); show(status, "stopped"); };
+      page.leaving(going.drop);
+      stop.onclick = () => { going.end(); show(status, "stopping …"); };
       const found = await going.answer;
       show(list, parts(found, page.choose));
       show(status, found.headline);
