@@ -31,6 +31,7 @@ OPTIONAL = {
     "graph/network.py": {"networkx"},
     "model/load/gguf_file.py": {"gguf"},
     "model/load/tokenizer_json.py": {"tokenizers"},
+    "page/server.py": {"asyncio"},
 }
 """The only imports inside functions: packages that are optional, or that take long to load."""
 

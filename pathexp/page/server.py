@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import time
@@ -10,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..answer.extras import extra
 from ..errors import PathexpError
@@ -22,6 +21,9 @@ from .guard import HEADERS, MOST_BODY, Guard
 from .panels.paths import prove
 from .session import Session
 from .view import view_of, words
+
+if TYPE_CHECKING:
+    import asyncio
 
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 STEP = 0.1
@@ -83,6 +85,8 @@ class Served:
 
     async def prove(self, request: Any) -> Any:
         """Stream the certified search: a line of JSON for each step, then one with the answer."""
+        import asyncio
+
         given = await _read(request)
         name = words(given, "search", 100)
         lines: asyncio.Queue[str] = asyncio.Queue()
@@ -118,6 +122,7 @@ class Served:
 
     async def _wait(self, request: Any, stop: Event, pool: ThreadPoolExecutor, work: Work) -> dict[str, Any]:
         """Return what work finds, on a thread; stop it when the one who asked has gone."""
+        import asyncio
 
         def run() -> dict[str, Any]:
             if stop.is_set():
