@@ -9,7 +9,7 @@ from pathlib import Path
 import pathexp
 
 sys.path.insert(0, str(Path(__file__).parent / "_site"))
-import docstrings
+import sources
 
 project = "pathexp"
 author = "pathexp contributors"
@@ -41,4 +41,5 @@ html_theme_options = {
 
 def setup(app) -> None:
     """Let docstrings be read as they are written."""
-    app.connect("autodoc-process-docstring", docstrings.process)
+    app.connect("autodoc-process-docstring", sources.process)
+    app.connect("source-read", sources.leading_out)

@@ -1,4 +1,4 @@
-"""Docstrings for Sphinx: the library's plain style as fields and inert text."""
+"""Sources for Sphinx: docstrings in the library's plain style as fields and inert text; links out of the site as text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ _BARS = re.compile(r"(?<![`\\\w])\|([^|`\s][^|`]*)\|")
 def process(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Rewrite the lines of one docstring in place; Sphinx calls it for each."""
     lines[:] = list(rewritten(lines))
+
+
+def leading_out(app: object, page: str, source: list[str]) -> None:
+    """Show links to files outside of docs as text, in place; a code host follows them, a site cannot."""
+    source[0] = _OUTSIDE.sub(r"\1 (`\2` in the repository)", source[0])
+
+
+_OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)]*)\)")
 
 
 def rewritten(lines: Sequence[str]) -> Iterator[str]:
