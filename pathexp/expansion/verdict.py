@@ -108,7 +108,7 @@ def compare(
     position, token = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
     scale = root_mean_square(expected) if scale is None else scale
     worst = float(error[position, token])
-    blind = tolerance > _BLIND * scale and worst > 0
+    blind = tolerance > BLIND * scale and worst > 0
     reason = f"the tolerance is not small beside the logits (root mean square {scale:.3g})" if blind else ""
     return Verdict(
         max_error=worst,
@@ -134,7 +134,7 @@ def scale_of(graph: ResidualGraph) -> float | None:
     return max(both) if len(both) > 1 else None
 
 
-_BLIND = 1e-4
+BLIND = 1e-4
 """A tolerance above this share of the logits' size would let real faults pass."""
 
 

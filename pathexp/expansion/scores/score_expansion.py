@@ -27,6 +27,7 @@ from ..path import Path
 from ..proof import Listed, Side, check_pairs
 from ..ranking import Ranking
 from ..tree import Direction
+from ..verdict import root_mean_square
 from .largest import largest_pairs, terms_of_order
 from .pair import Pair
 from .results import AnyScoreTerm, Effect, ScoreRanking, effects_table, orders_table, ranked
@@ -383,13 +384,14 @@ class ScoreExpansion(Answer):
         """
         if changed := self.queries.graph.changed:
             raise PathexpError(f"the graph is not the run's own any more ({'; '.join(changed)})")
-        expected = float(self.trace.scores[(*self._place, self.pair.query, self.pair.key)])
+        row = self.trace.scores[(*self._place, self.pair.query)]
+        expected, scale = float(row[self.pair.key]), root_mean_square(row[self.pair.visible])
         whole, values = self.whole(), None
         if self.count() <= ONE_BY_ONE:
             values = [term.value for term in self]
         return verify_score(
             values, self.value(), whole.value(), (self.count(), whole.count()),
-            score_tolerance(self.pair, whole.queries, whole.keys), expected,
+            score_tolerance(self.pair, whole.queries, whole.keys), expected, scale,
         )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from ...graph import lengths
 from ..expansion import Expansion
 from ..noise import UNIT
 from ..tolerance import CONFIDENCE, rounding_tolerance
+from ..verdict import BLIND
 from .pair import Pair
 
 ONE_BY_ONE = 2_000
@@ -22,7 +23,8 @@ ONE_BY_ONE = 2_000
 class ScoreVerdict(Answer):
     """A comparison of a sum over pairs of paths with the run's own score.
 
-    It holds if they differ by at most `tolerance`, derived from the rounding of both sides.
+    It holds if they differ by at most `tolerance`, derived from the rounding of both sides. Where that is not small
+    beside the query's scores, nothing can be told, and `reason` says so.
     """
 
     error: float
@@ -30,6 +32,7 @@ class ScoreVerdict(Answer):
     found: float
     expected: float
     method: str
+    reason: str = ""
 
     def __bool__(self) -> bool:
         return self.ok
@@ -39,7 +42,7 @@ class ScoreVerdict(Answer):
         """The comparison as a part of an answer."""
         return Check(
             "pairs of paths add up to the score", self.error, self.tolerance, "rounding of queries, keys and products",
-            f"{self.method}: got {self.found:.9g}, expected {self.expected:.9g}", name="verdict",
+            f"{self.method}: got {self.found:.9g}, expected {self.expected:.9g}", self.reason, "verdict",
         )  # fmt: skip
 
     def headline(self) -> str:
@@ -63,10 +66,12 @@ def verify_score(
     counts: tuple[int, int],
     tolerance: float,
     expected: float,
+    scale: float,
 ) -> ScoreVerdict:
     """Compare terms of a score (`values` one by one, else their `total`), and all others, with the run's score.
 
-    `whole` is the total of all terms; `counts` says how many there are here, and in all.
+    `whole` is the total of all terms; `counts` says how many there are here, and in all; `scale` is the size of the
+    scores that the tolerance must be small beside.
     """
     count, others = counts[0], counts[1] - counts[0]
     rest = whole - total if others else 0.0
@@ -76,7 +81,9 @@ def verify_score(
         tolerance += CONFIDENCE * UNIT * float(np.sum(np.abs(values))) * len(values) ** 0.5
     error = abs(found + rest - expected)
     beside = f" and {others:,} others by recurrence" if others else ""
-    return ScoreVerdict(error, tolerance, found + rest, expected, f"{count:,} {method}{beside}")
+    blind = tolerance > BLIND * scale and error > 0
+    reason = f"the tolerance is not small beside the scores (root mean square {scale:.3g})" if blind else ""
+    return ScoreVerdict(error, tolerance, found + rest, expected, f"{count:,} {method}{beside}", reason)
 
 
 def score_tolerance(pair: Pair, queries: Expansion, keys: Expansion) -> float:
