@@ -167,10 +167,10 @@ def attribution(
 
 def _of_contrast(graph: Contrast, target: Target, by: Unit, k: int, methods: tuple[str, ...]) -> Attribution:
     """The same for what a target differs by in two runs; its value is that difference, from the runs themselves."""
-    change = graph.difference(target)
+    change = graph.difference(target)  # the rows take the target itself, which is checked to be of these runs
     ending = graph if target.at in (LOGITS, FINAL) else contrast_to(graph, target.at)
     sides = by == "port" and target.at.endswith(".score")
-    rows = dict(shares.by_side(graph, change, k) if sides else shares.ROWS[by](ending, change, k))
+    rows = dict(shares.by_side(graph, target, k) if sides else shares.ROWS[by](ending, target, k))
     values = np.array(list(rows.values()), dtype=np.float64)
     if methods and target.at != LOGITS:
         raise PathexpError(

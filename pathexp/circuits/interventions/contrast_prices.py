@@ -13,8 +13,10 @@ from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
 from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import run_facts
+from ...expansion.targets import on_stream
 from ...graph import Array, Component, Contrast, Query, Source, Walk, asked_for_port, contrast, freeze, pull
 from ...model import Target, Trace
+from ...model.points import LOGITS
 from ..attribution.sweeps import Written, forward, over_skips, pulled
 from .contrast_cuts import ContrastCut, contrast_cut, labels_of
 from .cuts import Cut
@@ -120,6 +122,11 @@ def contrast_prices(
 
     Raises PathexpError for runs of two models or edited ones, QueryError for names that are not there.
     """
+    if target.at != LOGITS:
+        raise PathexpError(
+            f"interventions are read at the logits; got the target {target.label!r} at {target.at}"
+        )
+    on_stream(target, graph)  # refuses a target of other runs
     change = graph.difference(target)
     found = Cutting(graph, change)
     given = {

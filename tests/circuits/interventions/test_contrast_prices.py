@@ -7,7 +7,7 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.interventions.contrast_cuts import live_cut
-from pathexp.errors import PathexpError, QueryError
+from pathexp.errors import PathexpError, QueryError, TargetError
 from pathexp.model.parts import head_outputs
 from tests.expansion.test_contrast import EVERY, two_runs
 
@@ -165,6 +165,15 @@ def test_misuse():
         px.intervene(edited, here.logit(3), node="L0H1")
     with pytest.raises(PathexpError, match=r"px\.contrast"):
         px.attribution(here, here.logit(3), by="head", beside="gradient")
+    foreign = here.model.run([5] * len(here)).logit(3)
+    for ask in (px.intervene, px.attribution):
+        with pytest.raises(TargetError, match="another run"):
+            ask(graph, foreign)
+    final = here.direction(np.ones(here.config.d_model), space="residual")
+    with pytest.raises(PathexpError, match="at the logits"):
+        px.intervene(graph, final, node="L0H1")
+    with pytest.raises(PathexpError, match="at the logits"):
+        px.intervene(graph, graph.score("L1H0"), node="L0H1")
     with pytest.raises(PathexpError, match="unknown method 'magic'"):
         px.attribution(graph, target, by="head", beside="magic")
     with pytest.raises(PathexpError, match="by='head'"):
