@@ -48,7 +48,7 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False, split: str = 
     is not. Secants: Shrikumar et al. 2017, "Learning Important Features Through Propagating Activation Differences";
     logarithmic means: Ang 2004, "Decomposition analysis for policymaking in energy".
 
-    Raises FreezeError for runs of unequal length or shape, PathexpError for what is no run.
+    Raises FreezeError for runs of unequal length or shape, or a split of two models other than midpoints, PathexpError for what is no run.
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=2, heads=2, d_mlp=8, norm="rmsnorm", seed=1)
@@ -101,7 +101,7 @@ def check_shapes(run: Trace, other: Trace) -> None:
     if apart := list(differing(run.config, other.config)):
         raise FreezeError(
             f"a contrast takes two runs of one shape; these models differ in {'; '.join(apart)}. "
-            "Give two runs of one model, or of two models that differ in their weights alone."
+            "Give two runs of one model, or of two models that differ in their weights, or in which keys are visible, alone."
         )
 
 

@@ -15,8 +15,8 @@ from ..operators import Array
 class Runs:
     """A run and the run it is contrasted with, of one length and shape.
 
-    `share` says how a product's mixed part is divided: Δ(ab) = (w a + (1 − w) a′) Δb + Δa ((1 − w) b + w b′), exact for
-    any w; at ½ both factors stand at their midpoints.
+    `share` is the w by which a product's mixed part is divided: Δ(ab) = (w a + (1 − w) a′) Δb + Δa ((1 − w) b + w b′),
+    exact for any w; at ½ both factors stand at their midpoints.
     """
 
     here: Trace
@@ -50,7 +50,7 @@ class Runs:
         return self.between(*self.both(read)[::-1])
 
     def between(self, here: Array, there: Array) -> Array:
-        """The first of two arrays by the weight, the second by the rest; the midpoint where they are even."""
+        """The first of two arrays by the share, the second by the rest; the midpoint where they are even."""
         if self.share == 0.5 or here is there:
             return midpoint(here, there)
         return self.share * here + (1 - self.share) * there
