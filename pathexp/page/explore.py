@@ -21,7 +21,7 @@ from ..model import Model, Target, Trace
 from .guard import Guard
 from .server import Served, application
 from .session import Session
-from .view import View
+from .view import MOST_TEXT, View, words
 
 HOST = "127.0.0.1"
 """The loopback address: no other machine reaches it."""
@@ -102,8 +102,8 @@ def explore(
     browser: whether to open the page in the standard browser.
     name: what the model was loaded from, for the code that the page hands out; the model's name if not given.
 
-    Raises MissingExtraError without starlette and uvicorn (extra `[web]`), PathexpError for a port that is in use or a
-    target that is no logit or difference of two.
+    Raises MissingExtraError without starlette and uvicorn (extra `[web]`), PathexpError for a port that is in use, a text
+    of more than 20,000 characters, or a target that is no logit or difference of two.
 
     >>> import pathexp as px
     >>> page = px.explore(px.load("attn-2l"), "To be, or not to be")
@@ -119,6 +119,7 @@ def explore(
         target=(target, instance((Target, type(None)), "a target, such as trace.logit(3), or None")),
     )
     session = session_of(what, text, target, name)
+    words(vars(session.start), "text", MOST_TEXT)
     uvicorn = extra("uvicorn", "web", "pages that are served")
     listening = _listen(port)
     guard = Guard(listening.getsockname()[1], secrets.token_urlsafe(18))

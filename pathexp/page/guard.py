@@ -55,7 +55,8 @@ class Guard:
             return f"this page answers itself alone: origin {origin[:60]} is refused"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not self._framed(headers):
             return "this page answers itself alone: a request from another site is refused"
-        if not compare_digest(path.split("/")[1].encode("utf-8", "replace"), self.secret.encode()):
+        given = path.split("/")[1:2]
+        if not given or not compare_digest(given[0].encode("utf-8", "replace"), self.secret.encode()):
             return "the address lacks the secret that was printed when the page was started"
         return ""
 

@@ -32,8 +32,8 @@ STEP = 0.1
 LONGEST = 180.0
 """Seconds after which a small question is given up."""
 
-Work = Callable[[Callable[[str], None]], dict[str, Any]]
-"""What is computed; it is given a function that takes how far it is."""
+Work = Callable[[], dict[str, Any]]
+"""What is computed."""
 
 
 @dataclass(eq=False)
@@ -44,11 +44,15 @@ class Served:
     guard: Guard
     searches: dict[str, Event] = field(default_factory=dict)
     """What ends each search that runs, by the name that the page gave it."""
+    running: set[Event] = field(default_factory=set)
+    """What ends each piece of work that runs."""
     small: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(3, "panel"))
     long: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "search"))
 
     def close(self) -> None:
-        """Let go of the threads; what waits is dropped."""
+        """Let go of the threads: what waits is dropped, what runs ends at its next step."""
+        for stop in tuple(self.running):
+            stop.set()
         for pool in (self.small, self.long):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -70,18 +74,19 @@ class Served:
         given = await _read(request)
         name = request.path_params["name"]
         stop = Event()
-        found = await self._wait(request, stop, self.small, lambda _: self.session.ask(name, given))
+        found = await self._wait(request, stop, self.small, lambda: self.session.ask(name, given))
         return self.plain(found)
 
     async def report(self, request: Any) -> Any:
         """Send the page of the view that is looked at as one file."""
         view = view_of(await _read(request))
-        one = Session(self.session.model, view, self.session.name, self.session.subject(view).trace)
-        stop = Event()
-        found = await self._wait(
-            request, stop, self.long, lambda _: {"html": bundled(f"pathexp: {one.name}", computed(one))}
-        )
-        return self.plain(found)
+
+        def written() -> dict[str, Any]:
+            trace = self.session.subject(view).trace
+            one = Session(self.session.model, view, self.session.name, trace)
+            return {"html": bundled(f"pathexp: {one.name}", computed(one))}
+
+        return self.plain(await self._wait(request, Event(), self.long, written))
 
     async def prove(self, request: Any) -> Any:
         """Stream the certified search: a line of JSON for each step, then one with the answer."""
@@ -97,7 +102,7 @@ class Served:
         def say(what: str) -> None:
             loop.call_soon_threadsafe(lines.put_nowait, json.dumps({"progress": what}))
 
-        def search(_: object) -> dict[str, Any]:
+        def search() -> dict[str, Any]:
             return prove(self.session.subject(view_of(given)), given, say)
 
         async def body() -> AsyncIterator[str]:
@@ -128,10 +133,12 @@ class Served:
             if stop.is_set():
                 raise Overtaken("nobody waits for this any more")
             with stopped_by(stop.is_set):
-                return work(lambda _: None)
+                return work()
 
         future = asyncio.wrap_future(pool.submit(run))
         started = time.monotonic()
+        self.running.add(stop)
+        future.add_done_callback(lambda _: self.running.discard(stop))
         while not future.done():
             await asyncio.wait({future}, timeout=STEP)
             if not future.done() and await request.is_disconnected():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 
+from ..circuits.attribution.flow import Flow, flow
 from ..errors import PathexpError, SizeError, TokenError
 from ..expansion.expansion import Expansion, expand
 from ..expansion.tree import Direction, Tree, TreeNode
@@ -14,6 +15,9 @@ from ..expansion.tree.frontier import Leaf
 from ..graph import Contrast, ResidualGraph, contrast, freeze
 from ..model import Model, Target, Trace
 from .view import View
+
+FLOWS = 4
+"""How many flows of a view are kept."""
 
 NODES = 24
 """How many nodes of a tree are opened before anybody clicks."""
@@ -33,6 +37,7 @@ class Subject:
     view: View
     given: Trace | None = None
     _trees: dict[Direction, GrownTree] = field(default_factory=dict)
+    _flows: dict[str, Flow] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @cached_property
@@ -78,12 +83,22 @@ class Subject:
         """What all paths together add to the target."""
         return self.terms.value(self.target)
 
+    def flow(self, query: str) -> Flow:
+        """Return the flow of the paths of a query, all without one; the last few are kept for the slider."""
+        with self._lock:
+            if query not in self._flows:
+                self._flows = dict(list(self._flows.items())[1 - FLOWS :])
+                self._flows[query] = flow(self.graph, self.target, query=query or None)
+            return self._flows[query]
+
     def tree(self, direction: Direction, opened: Sequence[str] = ()) -> Tree:
         """Return the tree of all paths with the nodes of some queries opened, besides the largest."""
         with self._lock:
             grown = self._trees.get(direction)
             if grown is None:
                 first = self.terms.tree(self.target, nodes=NODES, direction=direction)
+                if not first.complete:
+                    raise PathexpError("the tree was stopped before it was grown: ask again")
                 grown = self._trees[direction] = GrownTree(first)
             for query in opened:
                 grown.open(query)

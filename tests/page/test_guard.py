@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import pathexp as px
+from pathexp.expansion.search import stopped_by
 from pathexp.page import server
 from pathexp.page.guard import MOST_BODY
 from pathexp.page.session import Session
@@ -211,6 +212,44 @@ def test_a_fault_is_told_on_the_terminal_and_not_on_the_page(monkeypatch, page, 
             break
         time.sleep(0.05)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_request_without_a_path_is_refused(page):
+    parts = urlsplit(page.url)
+    with socket.create_connection((parts.hostname, parts.port)) as client:
+        client.sendall(f"OPTIONS * HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode())
+        assert client.recv(4096).split(b" ")[1] in (b"400", b"403")
+
+
+def test_stopping_the_page_ends_what_runs():
+    deep = px.random_model(
+        layers=16, heads=12, d_model=48, d_head=4, d_mlp=96, d_vocab=50, n_ctx=16, norm="rmsnorm", seed=1
+    )
+    page = px.explore(deep, "1 2 3 4 5 6 7 8")
+    parts, body = urlsplit(page.url), json.dumps({"text": "1 2 3 4 5 6 7 8", "k": 200, "seconds": 600})
+    with socket.create_connection((parts.hostname, parts.port)) as client:
+        client.sendall(
+            f"POST {parts.path}api/prove HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        assert client.recv(4096)
+        while not page.served.running:
+            time.sleep(0.01)
+        page.stop()
+    started = time.perf_counter()
+    page.served.long.shutdown(wait=True)
+    assert time.perf_counter() - started < 60 and not page.running
+
+
+def test_a_tree_that_was_stopped_is_not_kept():
+    subject = Session(px.load("attn-2l"), View(TEXT)).subject(View(TEXT))
+    with stopped_by(lambda: True), pytest.raises(px.PathexpError, match="ask again"):
+        subject.tree("back")
+    assert subject.tree("back").nodes > 1
+
+
+def test_a_text_too_long_for_a_page_is_refused_before_it_is_served():
+    with pytest.raises(px.PathexpError, match="20,000 characters"):
+        px.explore(px.load("attn-1l"), "a" * 20_001)
 
 
 def test_the_command_serves_until_it_is_interrupted():

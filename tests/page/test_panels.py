@@ -204,6 +204,7 @@ def test_cut_is_the_intervention_in_both_runs(session, trace):
 
 def test_a_contrasts_ports_are_cut_as_their_components(session):
     assert ask(session, "cut", query="E L0H2.V L1H3.K U", other=OTHER)["query"] == "E L0H2 L1H3 U"
+    assert ask(session, "cut", query="E (L0H2.V|L0H1.V) .* U", other=OTHER)["query"] == "E (L0H2|L0H1) .* U"
 
 
 def test_neurons_and_all_others_add_up_to_the_branch():

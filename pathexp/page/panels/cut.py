@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ def cut(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_one_run(query: str) -> str:
     """A query of a contrast names ports, `L1H0.K`; cut are the paths through the component."""
-    return " ".join(word.split(".")[0] if word[:1] == "L" and "." in word else word for word in query.split())
+    return re.sub(r"\b(L\d+(?:H\d+|M))\.\w+", r"\1", query)
 
 
 def _cut(subject: Subject, trace: Trace, query: str) -> dict[str, Any]:

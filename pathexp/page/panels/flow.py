@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...circuits.attribution.flow import Flow
-from ...circuits.attribution.flow import flow as flow_of
 from ...circuits.attribution.flow_edges import FlowEdge, FlowNode
 from ..subject import Subject
 from ..view import number, words
@@ -19,7 +18,7 @@ MOST = 150
 def flow(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the strongest edges up to `percent` of all |flow|; what a node loses to pruned edges is told for each."""
     query = words(given, "query")
-    found = flow_of(subject.graph, subject.target, query=query or None)
+    found = subject.flow(query)
     percent = number(given, "percent", 80, 1, 100)
     kept = _strongest(found, percent / 100)
     ends = {end for edge in kept for end in edge.ends[:2]}
