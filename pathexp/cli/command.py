@@ -145,12 +145,17 @@ def seconds(word: str) -> float:
     >>> seconds("2.5")
     2.5
     """
+    return positive(word, "a number of seconds")
+
+
+def positive(word: str, what: str = "a number") -> float:
+    """Read a finite number above zero."""
     try:
         found = float(word)
     except ValueError:
         found = 0.0
     if not (math.isfinite(found) and found > 0):
-        raise argparse.ArgumentTypeError(f"expected a number of seconds > 0, got {word!r}")
+        raise argparse.ArgumentTypeError(f"expected {what} > 0, got {word!r}")
     return found
 
 

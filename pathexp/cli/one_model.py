@@ -12,8 +12,10 @@ from ..circuits.small.virtual_heads import virtual_heads
 from ..circuits.subspaces.bottlenecks import bottlenecks
 from ..circuits.subspaces.interference import interference
 from ..circuits.subspaces.memory_management import memory_management
+from ..circuits.subspaces.nearest_tokens import nearest_tokens
 from ..circuits.subspaces.overlap import overlap
 from ..circuits.subspaces.privileged_basis import privileged_basis
+from ..circuits.subspaces.rewriting import STEPS, rewriting
 from ..circuits.subspaces.rotate_basis import rotate_basis
 from .command import CORPUS, NORMS, SEED, ZERO, Command, Option, ids, integer, token, whole
 
@@ -134,6 +136,21 @@ COMMANDS: tuple[Command, ...] = (
         "which spaces have a privileged basis, by the weights and on a corpus",
         "pathexp privileged-basis attn-2l --corpus FILE --length 64",
         options=(SEED, CORPUS), states=True, windows=20,
+    ),
+    Command(
+        "nearest-tokens", nearest_tokens, "one model",
+        "the nearest tokens of a token, in the embedding and in the unembedding",
+        "pathexp nearest-tokens attn-2l --token ' king'",
+        top="k", options=(Option("token", "a token, or an id as #17", token, required=True, metavar="TOKEN"),),
+    ),
+    Command(
+        "rewrite", rewriting, "one model",
+        "rewrite a model without changing what it computes, proven, and write it to a file",
+        "pathexp rewrite attn-2l --step rotate --out rotated.npz",
+        options=(
+            Option("step", "what to do, in this order (fold-norms)", choices=STEPS, many=True, default=None),
+            Option("out", "write the new model to this .npz file", metavar="FILE"), SEED,
+        ),
     ),
     Command(
         "rotate-basis", rotate_basis, "one model",

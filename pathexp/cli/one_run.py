@@ -9,9 +9,11 @@ from ..circuits.attribution.flow import flow
 from ..circuits.attribution.lens import lens
 from ..circuits.attribution.position_flow import position_flow
 from ..circuits.cases.zero_point import ZEROS
+from ..circuits.heads.attention import attention
 from ..circuits.heads.entropy import entropy
 from ..circuits.heads.rebase import rebase
 from ..circuits.heads.swap import swap
+from ..circuits.interventions.causal_tracing import SITES, causal_tracing
 from ..circuits.interventions.cuts import edge
 from ..circuits.interventions.intervene import intervene
 from ..circuits.subspaces.equivariance import equivariance
@@ -20,9 +22,11 @@ from ..expansion.scores.score import score
 from ..expansion.scores.term import KINDS
 from ..expansion.summary import summary
 from ..graph import SPLITS
-from .command import QUERY, SEED, Command, Option, fraction, integer, token_ids, whole
+from .command import QUERY, SEED, Command, Option, fraction, ids, integer, positive, token_ids, whole
 
-MLP = Option("mlp", "whether paths pass through MLPs or start at them", choices=("gate", "source"))
+MLP = Option(
+    "mlp", "whether paths pass through MLPs, start at them, or pass through single neurons", choices=("gate", "source", "neurons")
+)  # fmt: skip
 NODES = Option("nodes", "how many nodes of the tree to open (200)", whole(1), metavar="N")
 CIRCUITS = ("OV", "QK")
 HEAD = Option("head", "the head, such as L1H3", default="L0H0")
@@ -136,6 +140,27 @@ COMMANDS = (
         "measure the entropy of every head's attention",
         "pathexp entropy attn-2l 'To be, or not to be'",
         takes="run",
+    ),
+    Command(
+        "attention", attention, "one run",
+        "show where one head attends, and what it brings from each token",
+        "pathexp attention attn-2l --head L1H3",
+        takes="target", options=(
+            HEAD,
+            Option("query", "the position that attends (that of the target)", integer, metavar="POSITION"),
+            Option("k", "how many outputs are named for each token (3)", whole(0), metavar="K"),
+        ),
+    ),
+    Command(
+        "causal-tracing", causal_tracing, "one run",
+        "corrupt the embedding, restore one clean state at a time, and see what comes back",
+        "pathexp causal-tracing attn-2l --site attention",
+        takes="target", options=(
+            Option("site", "which states are restored (stream)", choices=SITES),
+            Option("positions", "where the embedding is corrupted, such as 3,4 (all but the target's)", ids, metavar="POSITIONS"),
+            Option("noise", "the standard deviation of the noise (three times that of the embeddings)", positive, metavar="S"),
+            Option("draws", "how many draws of noise (4)", whole(1), metavar="N"), SEED,
+        ),
     ),
     Command(
         "swap", swap, "one run",

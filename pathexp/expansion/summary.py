@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from ..answer import Answer, Check, Facts, Note, Part, Table, columns
 from ..arguments import expect, whole
+from ..errors import PathexpError
 from ..graph import MlpMode, Query, everything, freeze
 from ..model import Target, Trace
 from .expansion import Expansion, expand
@@ -182,7 +183,7 @@ def summary(
     target: Target,
     *,
     query: str | Query = everything,
-    mlp: MlpMode = "gate",
+    mlp: MlpMode | Literal["neurons"] = "gate",
     k: int = 12,
     nodes: int = 200,
     prove: bool = False,
@@ -194,6 +195,7 @@ def summary(
 
     Parameters
     ----------
+    mlp: "gate", paths pass through MLPs; "source", they start at them; "neurons", they pass through single neurons, L0N17.
     k: how many single paths to list. nodes: how many nodes of the tree to open where there are more than 50,000 paths.
     prove: also search for the `k` largest of very many paths, with a proof; `seconds` ends the search.
     check: also check the ranking and its proof by code that shares only the graph with the search (`Ranking.check`).
@@ -202,7 +204,11 @@ def summary(
     forward passes, the nodes of the tree, and the search if it is asked for (see `Expansion.top`).
     """
     expect("expand", k=(k, whole(1)), nodes=(nodes, whole(1)))
-    graph = freeze(trace, mlp=mlp)  # 3
+    c = trace.config
+    if mlp == "neurons" and not c.d_mlp:
+        raise PathexpError("mlp='neurons': this model has no MLPs, so no neurons")
+    each = {layer: range(c.d_mlp) for layer in range(c.n_layers)} if mlp == "neurons" else {}
+    graph = freeze(trace, mlp="gate" if mlp == "neurons" else mlp, neurons=each)  # 3
     terms = expand(graph, query)  # 4 and 5
     return Summary(  # 6 and 7, when they are read
         trace=trace, terms=terms, target=target, k=k, nodes=nodes, prove=prove, check=check, seconds=seconds,

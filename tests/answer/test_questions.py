@@ -16,7 +16,11 @@ import pathexp as px
 from pathexp.answer import Answer
 from pathexp.circuits.attribution.contrast_summary import contrast_summary
 from pathexp.circuits.composition.virtual_weight import largest_entries
+from pathexp.circuits.heads.attention import attention
+from pathexp.circuits.interventions.causal_tracing import causal_tracing
 from pathexp.circuits.small.skip_trigram_effects import skip_trigram_effects
+from pathexp.circuits.subspaces.nearest_tokens import nearest_tokens
+from pathexp.circuits.subspaces.rewriting import rewriting
 from pathexp.cli.table import TABLE
 from pathexp.expansion.summary import summary
 from pathexp.model import Tokenizer
@@ -89,6 +93,10 @@ QUESTIONS = {
     "entropy": lambda a: px.entropy(a.trace),
     "induction": lambda a: px.induction(a.model, runs=1),
     "score": lambda a: px.score(a.trace, "L1H0", query=-1),
+    "attention": lambda a: attention(a.trace, a.target, head="L1H0"),
+    "causal-tracing": lambda a: causal_tracing(a.trace, a.target, draws=1),
+    "nearest-tokens": lambda a: nearest_tokens(a.model, token=1, k=3),
+    "rewrite": lambda a: rewriting(a.model, step=["untie"]),
     "swap": lambda a: px.swap(a.trace, "L1H0", "L0H0"),
     "rebase": lambda a: px.rebase(a.trace, "L1H0"),
     "intervene": lambda a: px.intervene(a.trace, a.target, cut="E L0H0 .* U"),

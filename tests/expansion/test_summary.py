@@ -106,3 +106,15 @@ def test_a_list_that_nothing_bounds_is_undecided():
     proof = [part for part in found.parts() if isinstance(part, Check) and part.name == "proof"]
     if not np.isfinite(found.ranking.bound):
         assert proof[0].outcome == "undecided" and not found.ok
+
+
+def test_neurons_are_components(capsys):
+    """Every neuron of every layer as a component of its own: the same sum, more paths."""
+    trace = px.random_model(layers=2, heads=1, d_mlp=3, positions="none").run([1, 2, 3])
+    whole, each = (summary(trace, trace.logit(4), mlp=mlp) for mlp in ("gate", "neurons"))
+    assert each.terms.count() > whole.terms.count() and each.ok
+    assert each.terms.value(trace.logit(4)) == pytest.approx(whole.terms.value(trace.logit(4)))
+    assert any("L1N2" in str(term.path) for term in each.terms)
+    plain = px.load("attn-2l").run("To be")
+    with pytest.raises(px.PathexpError, match="no MLPs, so no neurons"):
+        summary(plain, plain.logit(3), mlp="neurons")

@@ -87,3 +87,11 @@ def test_the_command_prints_the_same_answer(capsys, tmp_path):
 def test_what_cannot_be_asked_is_refused_by_name(ask):
     with pytest.raises(px.PathexpError):
         ask(px.load("attn-1l"))
+
+
+def test_demand_counts_all_neurons():
+    """Elhage et al. 2021: halfway through 50 layers with MLPs four times as wide, 100 times as many neurons as dimensions."""
+    model = px.random_model(layers=50, heads=1, d_model=8, d_head=1, d_mlp=32, d_vocab=5)
+    rows = {row.point: row for row in px.bottlenecks(model)}
+    assert rows["L24.out"].demand == 25 * 4 + 25 / 8 and rows["embed"].demand == 0
+    assert rows["L24.out"].written == 25 * 9 + 5 + 8 and "demand" in str(px.bottlenecks(model))
