@@ -22,6 +22,7 @@ SHOWN = {
     "contrast_against_patching": "gradient at b",
     "flow": "largest imbalance",
     "growth": "all flows",
+    "large_models": "composition",
     "listing": "sympy",
     "mutants": "2 of 2 mutants killed",
     "peer_rust_circuit": "9 values",

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, compose, scale
 from ..labels import head_label, neuron_label
@@ -238,7 +239,8 @@ class Factors:
     # Tables and constants ------------------------------------------------------------------------------
 
     def w_e(self) -> Factor:
-        return self.make("W_E", "d_model", "d_vocab", lambda w: table(w.W_E, "model", "vocab", "W_E"))
+        made = self.make("W_E", "d_model", "d_vocab", lambda w: table(w.W_E, "model", "vocab", "W_E"))
+        return made if self.weights is None else replace(made, picked=partial(_tokens, self.weights))
 
     def w_u(self) -> Factor:
         return self.make("W_U", "d_out", "d_model", lambda w: table(w.W_U, self.outputs, "model", "W_U"))
@@ -280,6 +282,11 @@ def there(array: Array | None, *index: int | slice) -> Array:
     """Return an optional array of the weights, or a part of it, where it is known to be there."""
     assert array is not None, "factors are made only where the weights have them"
     return array[index] if index else array
+
+
+def _tokens(weights: Weights, tokens: NDArray[np.int64]) -> Array:
+    """The embeddings of some tokens, (tokens, d_model): of a stored table those rows alone are read."""
+    return np.ascontiguousarray(weights.W_E[:, tokens].T)
 
 
 def _stacked(weights: Weights, name: str, layer: int, target: str, source: str) -> Dense:

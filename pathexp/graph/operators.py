@@ -40,6 +40,8 @@ class Factor:
     rows: Dim
     columns: Dim
     map: LinearMap | Later | None = None
+    picked: Callable[[NDArray[np.int64]], Array] | None = None
+    """Some columns as rows, (len(indices), rows), where they can be had without the whole map."""
 
     def __post_init__(self) -> None:
         if isinstance(self.map, LinearMap):
@@ -373,8 +375,9 @@ def _act_at(part: Part, positions: NDArray[np.int64], rows: Array, backward: boo
 
 def gather(word: tuple[Factor, ...], indices: NDArray[np.int64]) -> Array:
     """Return the columns `indices` of a word's product as rows, shape (len(indices), rows)."""
-    first = word[-1].numbers()
-    if isinstance(first, Dense):
+    if word[-1].picked is not None:
+        columns = word[-1].picked(indices)
+    elif isinstance(first := word[-1].numbers(), Dense):
         columns = first.array[:, indices].T.astype(np.float64, copy=False)
     else:
         one_hot = np.zeros((len(indices), first.shape[1]))
