@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -166,6 +167,8 @@ def plain(value: Any) -> Value:
     >>> plain(np.float64(0.5)), plain(float("nan")), plain(np.int64(3))
     (0.5, None, 3)
     """
+    if type(value) is float:  # by far the most
+        return value if value == value else None
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value != value:
@@ -319,6 +322,8 @@ def _listed(value: Any) -> Any:
     """Return arrays as lists, complex numbers as pairs, numbers that are not finite as None, all the way down."""
     if isinstance(value, np.ndarray):
         return _listed(value.tolist())
+    if type(value) is float:  # by far the most
+        return value if isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(name): _listed(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -58,14 +58,14 @@ class Side:
 
     @cached_property
     def inner(self) -> Array:
-        """outerᵀ outer over scale², (n, r, r)."""
-        n, r, _ = self.thin.shape
-        square = np.eye(r) if self.outer is None else np.swapaxes(self.outer, 1, 2) @ self.outer
-        return np.broadcast_to(square, (n, r, r)) / self.scale[:, None, None] ** 2
+        """outerᵀ outer over scale², (n, r, r), of maps that have an outer."""
+        assert self.outer is not None, "asked for only where there is one"
+        return np.asarray(np.swapaxes(self.outer, 1, 2) @ self.outer / self.scale[:, None, None] ** 2)
 
     def columns(self, start: int) -> Array:
         """Return inner · thin for one block of columns, (n, r, block)."""
-        return self.inner @ self.thin[:, :, start : start + BLOCK]
+        thin = self.thin[:, :, start : start + BLOCK]
+        return thin / self.scale[:, None, None] ** 2 if self.outer is None else self.inner @ thin
 
     def block(self, start: int, columns: Array) -> Array:
         """Return one block of all Gram matrices as rows, (n, block · block)."""
@@ -168,7 +168,7 @@ class _Own:
 def _added_up(readers: Sequence[Side], writers: Sequence[Side], allowed: Flags) -> _Sums:
     """Return the sums over all blocks; the longest columns first, each with sums of its own, added in one order."""
     for side in (*readers, *writers):
-        _ = side.inner
+        _ = side.scale if side.outer is None else side.inner
     starts = range(0, readers[0].width, BLOCK)[::-1]
     parts = [_Sums(readers, writers, allowed) for _ in starts]
     for_each(lambda at: parts[at].add_columns(starts[at]), len(starts))
@@ -250,6 +250,23 @@ def _rows(sides: Sequence[Side]) -> list[slice]:
 def _at(sides: Sequence[Side], index: int) -> Array:
     side, rows = next(pair for pair in zip(sides, _rows(sides), strict=True) if index < pair[1].stop)
     return side.whole(int(index) - rows.start)
+
+
+def together(sides: Sequence[Side]) -> list[Side]:
+    """Return the same maps in the same order, neighbors of one shape without outer as one side: fewer, larger products."""
+    found: list[Side] = []
+    for side in sides:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.outer is None
+            and side.outer is None
+            and last.thin.shape[1:] == side.thin.shape[1:]
+        ):
+            found[-1] = Side(last.labels + side.labels, np.concatenate([last.thin, side.thin]))
+        else:
+            found.append(side)
+    return found
 
 
 def labels(sides: Sequence[Side]) -> tuple[str, ...]:

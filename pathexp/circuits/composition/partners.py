@@ -8,7 +8,7 @@ import numpy as np
 
 from ...graph.ports import Place, Ports
 from ...labels import mlp_label
-from .gram import Flags, Met, Side, labels, meet, reduced
+from .gram import Flags, Met, Side, labels, meet, reduced, together
 from .head_sides import HeadSides
 
 
@@ -74,7 +74,8 @@ def _readers(ports: Ports, distance: int) -> list[Side]:
         for layer in range(c.n_layers if c.d_mlp else 0)
         for side in ("", ".gate")[: 1 + c.gated]
     ]
-    return [*heads, *(Side((label,), reduced(ports.reader(label).dense(_ANY))) for label in [*mlps, "U"])]
+    ends = [Side((label,), reduced(ports.reader(label).dense(_ANY))) for label in [*mlps, "U"]]
+    return [*heads, *together(ends)]
 
 
 def _writers(ports: Ports) -> list[Side]:
@@ -86,7 +87,7 @@ def _writers(ports: Ports) -> list[Side]:
         [Side((label,), reduced(ports.writer(label).dense(_ANY).T)) for label in some]
         for some in (sources, mlps)
     )
-    return [*ends, *heads, *middle]
+    return [*together(ends), *heads, *together(middle)]
 
 
 _ANY = 2**40
