@@ -78,12 +78,13 @@ def everybody_centers(graph: ResidualGraph) -> bool:
 
     What is the same for all features is then seen by nobody, and noise along it goes nowhere.
     """
-    kernels = graph.kernels
-    if any(block.skip for block in kernels):
+    if any(block.skip for block in graph.blocks) or not _centers(graph.sink.operator):
         return False
-    singles = [operator for block in kernels for _, operator in block.single]
-    stacks = [stack.read for block in kernels for stack in block.stacks]
-    return all(map(_centers, (graph.sink.operator, *singles))) and all(map(_reads_no_mean, stacks))
+    return all(
+        all(_centers(operator) for _, operator in block.single)
+        and all(_reads_no_mean(stack.read) for stack in block.stacks)
+        for block in graph.kernels
+    )
 
 
 def _reads_no_mean(read: Array) -> bool:

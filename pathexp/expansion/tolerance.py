@@ -16,6 +16,7 @@ values toward a target (`target_tolerance`), and accounts of the stream (`stream
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,7 +84,7 @@ def _depths(graph: ResidualGraph) -> Iterator[tuple[Array, Array]]:
     """Yield the stream (n, d) and the deviation of its noise per position (n,), in front of every block and the sink."""
     x = np.zeros(graph.sizes[:2])
     noise, centered = np.zeros(len(x)), everybody_centers(graph)
-    for depth, block in enumerate((*graph.kernels, None)):
+    for depth, block in enumerate(chain(graph.kernels, (None,))):
         for source in graph.sources:
             if source.depth == depth:
                 x += source.value()

@@ -7,7 +7,7 @@ the target to it, each once, and all their values are matrix products of the two
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -165,7 +165,7 @@ class _Endings:
     target: Target
 
     @cached_property
-    def _forward(self) -> tuple[BlockKernel, ...]:
+    def _forward(self) -> Sequence[BlockKernel]:
         return self.walk.graph.kernels
 
     @cached_property

@@ -33,7 +33,7 @@ from .edit import (
     weight_factor,
 )
 from .factors import Factors
-from .kernel import BlockKernel, kernel
+from .kernel import Kernels
 from .network import multigraph
 from .nodes import Block, Component, Sink, Source, has_start
 from .notebook import shown
@@ -301,8 +301,8 @@ class ResidualGraph:
         return all(map(has_numbers, operators)) and all(has_start(source.start) for source in self.sources)
 
     @cached_property
-    def kernels(self) -> tuple[BlockKernel, ...]:
-        """The numbers of every block, stacked for speed; made once.
+    def kernels(self) -> Kernels:
+        """The numbers of every block, stacked for speed when they are used.
 
         Raises GraphError if the graph was made from sizes alone.
         """
@@ -311,7 +311,7 @@ class ResidualGraph:
                 "this graph was made from sizes alone and has no numbers; "
                 "run a model and expand its trace: px.expand(px.load('attn-2l').run('...'))"
             )
-        return tuple(kernel(block, self.sizes[0]) for block in self.blocks)
+        return Kernels(self.blocks, self.sizes[0])
 
     def to_networkx(self) -> nx.MultiDiGraph:
         """Return the graph as a networkx MultiDiGraph: an edge wherever one node's output is read by another.

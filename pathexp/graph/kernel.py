@@ -10,12 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..algebra import Dense, waist
-from .cache import WeakCache
+from ..budget import BUDGET
 from .nodes import Block
 from .operators import Array, Operator, Step, first, looks_ahead, pull, push, word_map
 
@@ -62,9 +63,9 @@ class Stack:
         """Frobenius norm of each head's feature map: (C,)."""
         return product_norm(self.write, self.read)
 
-    @cached_property
+    @property
     def write_flat(self) -> Array:
-        return self._flat(self.write)
+        return BUDGET.get(self, "flat", lambda: self._flat(self.write))
 
     @staticmethod
     def _flat(write: Array) -> Array:
@@ -160,9 +161,12 @@ class BlockKernel:
         ahead = any(bool(np.triu(pattern, 1).any()) for stack in self.stacks for pattern in stack.patterns)
         return not ahead and not any(map(looks_ahead, operators))
 
-    @cached_property
+    @property
     def transposed(self) -> BlockKernel:
-        """The block read backward."""
+        """The block read backward, kept within the budget."""
+        return BUDGET.get(self, "transposed", self._transposed)
+
+    def _transposed(self) -> BlockKernel:
         stacks = tuple(stack.transposed() for stack in self.stacks)
         return BlockKernel(stacks, self.single, self.skip, self.positions, backward=not self.backward)
 
@@ -235,13 +239,29 @@ def applied(operator: Operator, x: Array, positions: int, backward: bool) -> Arr
     return pull(operator, x) if backward else push(operator, x)
 
 
-KERNELS: WeakCache[Block, BlockKernel] = WeakCache()
-"""The kernels of the blocks that are alive: graphs that share a block share its kernel."""
+@dataclass(frozen=True, eq=False)
+class Kernels(Sequence[BlockKernel]):
+    """The numbers of blocks on streams of so many positions: each is stacked when it is used, and kept within the budget.
 
+    Graphs that share a block share its kernel. Iterate rather than make a tuple, which would hold all at once.
+    """
 
-def kernel(block: Block, positions: int) -> BlockKernel:
-    """Return the numbers of a block on streams of so many positions, stacked once for as long as the block lives."""
-    return KERNELS.get(block, positions, lambda: _stacked(block, positions))
+    blocks: tuple[Block, ...]
+    positions: int
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    @overload
+    def __getitem__(self, index: int) -> BlockKernel: ...
+    @overload
+    def __getitem__(self, index: slice) -> Kernels: ...
+    def __getitem__(self, index: int | slice) -> BlockKernel | Kernels:
+        """Return the kernel of one block, or those of several."""
+        if isinstance(index, slice):
+            return Kernels(self.blocks[index], self.positions)
+        block = self.blocks[index]
+        return BUDGET.get(block, ("kernel", self.positions), lambda: _stacked(block, self.positions))
 
 
 def _stacked(block: Block, positions: int) -> BlockKernel:

@@ -7,6 +7,7 @@ over all paths that take the edge. With a mask only the open edges exist, and ea
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,7 +60,7 @@ class FlowSweep:
     # Shapes --------------------------------------------------------------------------------------------
 
     @property
-    def _kernels(self) -> tuple[BlockKernel, ...]:
+    def _kernels(self) -> Sequence[BlockKernel]:
         return self.wires.graph.kernels
 
     @cached_property
