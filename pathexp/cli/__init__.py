@@ -18,7 +18,7 @@ from ..version import VERSION
 from .command import GROUPS, Command
 from .runner import OK, REFUSED, declare, run
 from .table import TABLE
-from .terminal import speak_any_encoding, terminated_like_interrupted
+from .terminal import calm, speak_any_encoding, terminated_like_interrupted
 
 INTERRUPTED = 130
 
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(SAID, file=sys.stderr)
         return INTERRUPTED
     except PathexpError as error:
-        print(f"{type(error).__name__}: {as_options(str(error), TABLE[options.command])}", file=sys.stderr)
+        said = as_options(str(error), TABLE[options.command])
+        print(f"{type(error).__name__}: {calm(said)}", file=sys.stderr)
         return REFUSED
     except BrokenPipeError:
         _silence()

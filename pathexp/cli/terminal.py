@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from ..visible import inert
+
 _PLAIN = str.maketrans(
     {
         "×": "x", "⊗": "(x)", "≤": "<=", "≥": ">=", "─": "-", "│": "|", "…": "...", "·": "*", "±": "+-",
@@ -32,6 +34,15 @@ def speak_any_encoding() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="pathexp.plain")
+
+
+def calm(message: str) -> str:
+    """Return a message with everything that could act on a terminal written out, its lines kept.
+
+    >>> print(calm("no \x1b[31m here"))
+    no \\x1b[31m here
+    """
+    return "\n".join(map(inert, message.split("\n")))
 
 
 @contextmanager

@@ -6,11 +6,9 @@ The file is untrusted when it is read: no pickle, no code, every array accounted
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import LoadError, PathexpError, WeightsError
+from ..visible import inert
 from .config import Config
 from .load.coders import coder_from_dict
 from .replaced_file import replaced_file
-from .weights import Array, Weights
+from .weights import Array, Weights, expected
+from .zipped import UNREADABLE, Zipped, zipped
 
 FORMAT, VERSION = "pathexp", 1
 HEADER = "header"
 DTYPES = ("float64", "float32", "float16")
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    ValueError,
-    NotImplementedError,
-    MemoryError,
-)
 
 
 @dataclass(frozen=True)
@@ -120,33 +111,33 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         raise LoadError(f"Cannot load {str(path)!r}: there is no such file.")
     try:
-        return _unzipped(path)
-    except _UNREADABLE as error:
+        with zipped(path) as archive:
+            return _checked(archive)
+    except PathexpError as error:
+        raise LoadError(f"Cannot load {str(path)!r}: {error}") from error
+    except UNREADABLE as error:
         raise LoadError(
             f"Cannot load {str(path)!r} ({path.stat().st_size:,} bytes): no npz file, or damaged: {error}"
         ) from error
 
 
-def _unzipped(path: Path) -> dict[str, npt.NDArray[Any]]:
-    with zipfile.ZipFile(path) as archive:
-        twice = [name for name, count in Counter(archive.namelist()).items() if count > 1]
-    if twice:
-        raise LoadError(f"Cannot load {str(path)!r}: {', '.join(twice)} is in it more than once.")
-    found = {}
-    with np.load(path, allow_pickle=False) as archive:
-        for name in archive.files:
-            found[name] = _member(archive, name)
-    return found
+def _checked(archive: Zipped) -> dict[str, npt.NDArray[Any]]:
+    """The header, then the arrays; first their names and shapes are held against it, before any number is unpacked."""
+    if HEADER not in archive.names:
+        return {}
+    _check_names([name for name in archive.names if name != HEADER])
+    if archive.size(HEADER)[1] > _LONGEST_HEADER:
+        raise LoadError(f"its header claims {archive.size(HEADER)[1]:,} bytes (at most {_LONGEST_HEADER:,}).")
+    found = {HEADER: archive.array(HEADER)}
+    places = expected(Config.from_dict(_entry(_read_header(found[HEADER]), "config", dict)))
+    for name in archive.names:
+        if name in places and prod(archive.shape(name)) > prod(places[name].shape):
+            raise LoadError(f"{name} has shape {archive.shape(name)}, expected {places[name].shape}.")
+    return found | {name: archive.array(name) for name in archive.names if name != HEADER}
 
 
-def _member(archive: Mapping[str, npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
-    try:
-        found = archive[name]
-    except _UNREADABLE as error:
-        raise ValueError(f"array {name!r}: {error}") from error
-    if not isinstance(found, np.ndarray):
-        raise ValueError(f"{name!r} is no array")
-    return found
+_LONGEST_HEADER = 1 << 28
+"""Bytes of a header at most: configuration, vocabulary, history."""
 
 
 def _read_header(raw: npt.NDArray[Any] | None) -> dict[str, Any]:
@@ -180,16 +171,23 @@ def _history(header: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def _weights(raw: Mapping[str, npt.NDArray[Any]], config: Config) -> Weights:
+def _check_names(names: Sequence[str]) -> None:
     known = {field.name: field.default is MISSING for field in fields(Weights)}
-    unknown = [name for name in raw if name not in known]
-    missing = [name for name, required in known.items() if required and name not in raw]
+    unknown = [name for name in names if name not in known]
+    missing = [name for name, required in known.items() if required and name not in names]
     if unknown or missing:
         raise LoadError(f"arrays missing: {_listed(missing)}; arrays not known: {_listed(unknown)}.")
+
+
+def _weights(raw: Mapping[str, npt.NDArray[Any]], config: Config) -> Weights:
     weights = Weights(**raw)
     weights.check(config)
     return weights
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(names) or "none"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return (", ".join(inert(name[:60]) for name in names[:_LISTED]) or "none") + more
+
+
+_LISTED = 20

@@ -173,7 +173,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pickle": (lambda path: path.write_bytes(b"\x80\x04N."), "no npz file, or damaged"),
     "a member twice": (_twice, "W_U.npy is in it more than once"),
     "a member that is no array": (_no_array, "'notes.txt' is no array"),
-    "a lying header": (_lying, "array 'W_U'"),
+    "a lying header": (_lying, "W_U has shape"),
     "a plain npz": (lambda path: np.savez(path, x=np.eye(2)), "it has no 'header'"),
     "gone": (lambda path: path.unlink(), "there is no such file"),
 }

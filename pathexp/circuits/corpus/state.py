@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from ...errors import LoadError
 from ...graph import Array
 from ...model.replaced_file import replaced_file
+from ...model.zipped import UNREADABLE, shown, zipped
 
 VERSION = 2
 HEADER, PREFIX = "header", "sum "
@@ -39,31 +38,24 @@ def read_state(path: str | Path) -> dict[str, Any]:
     try:
         header, sums = _unpacked(path)
         return _checked(header, sums)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise LoadError(
             f"cannot read saved sums from {str(path)!r}: {error}. Begin anew, in another file"
         ) from None
 
 
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    EOFError,
-    MemoryError,
-    BadZipFile,
-    zlib.error,
-    LoadError,
-)
-
-
 def _unpacked(path: str | Path) -> tuple[Any, dict[str, Array]]:
-    with np.load(Path(path), allow_pickle=False) as arrays:
-        if not isinstance(arrays, np.lib.npyio.NpzFile) or HEADER not in arrays.files:
+    with zipped(Path(path)) as arrays:
+        if HEADER not in arrays.names:
             raise LoadError(f"it has no {HEADER!r}")
-        header = json.loads(str(arrays[HEADER]))
-        sums = {name.removeprefix(PREFIX): arrays[name] for name in arrays.files if name != HEADER}
+        for name in arrays.names:
+            packed, whole = arrays.size(name)
+            if whole > packed:
+                raise LoadError(
+                    f"{shown(name)} claims {whole:,} bytes in {packed:,}, and sums are not compressed"
+                )
+        header = json.loads(str(arrays.array(HEADER)))
+        sums = {name.removeprefix(PREFIX): arrays.array(name) for name in arrays.names if name != HEADER}
     return header, sums
 
 

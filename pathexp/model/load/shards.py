@@ -43,6 +43,10 @@ class Shards:
         return self.homes[name].rows(name, begin, end)
 
 
+_LONGEST_NAME = 200
+"""Characters in the name of a file at most; systems refuse to look for longer ones."""
+
+
 def open_index(path: str | Path) -> Shards:
     """Open a sharded checkpoint by its index; index and files must agree in both directions.
 
@@ -52,7 +56,7 @@ def open_index(path: str | Path) -> Shards:
     index = Path(path)
     where = _weight_map(index)
     names = sorted(set(where.values()))
-    absent = [name for name in names if not (index.parent / name).is_file()]
+    absent = [name for name in names if len(name) > _LONGEST_NAME or not (index.parent / name).is_file()]
     if absent:
         raise LoadError(
             f"Cannot load {str(index)!r}: {len(absent)} of the {len(names)} files that it names are not "
