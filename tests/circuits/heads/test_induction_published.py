@@ -90,3 +90,21 @@ def test_smollm2_scores_add_up(smollm2):
     tokens = np.random.default_rng(0).integers(0, 49152, 10)
     terms = px.score(smollm2.run(tokens), "L18H6", query=9, key=4)
     assert terms.count() > 10**40 and terms.verify().ok
+
+
+@pytest.mark.slow
+def test_smollm2_heads_by_both_lengths(smollm2):
+    """L18H6 and L17H3 to L17H5 attend to the induction position at both lengths; what they copy is measured straight."""
+    kinds = head_types(smollm2, length=[25, 17], runs=2)
+    for label in ("L18H6", "L17H3", "L17H4", "L17H5"):
+        assert (
+            kinds[label].only_at == () and min(a["induction"] for a in kinds[label].by_length.values()) > 0.3
+        ), label
+    assert kinds["L18H6"].type == "induction" and kinds["L18H6"].copied is not None
+    print(
+        {
+            label: (kinds[label].attention["induction"], kinds[label].copied)
+            for label in ("L18H6", "L17H3", "L17H4", "L17H5")
+        }
+    )
+    assert kinds["L16H0"].previous_at_keys > 0.5
