@@ -169,13 +169,13 @@ def tests_of(path: Path, most: int) -> list[str]:
         if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")
     ]
     dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    said = re.compile(r"\b(" + "|".join(map(re.escape, [*names, path.stem])) + r")\b")
+    said = re.compile(r"\b(" + "|".join(map(re.escape, [*names, dotted])) + r")\b")
     scored = []
     for test in (ROOT / "tests").rglob("test_*.py"):
         if "interop" in test.parts:
             continue
         text = test.read_text(encoding="utf-8")
-        near = 3 * (path.parts[-2] in test.parts) + 6 * (path.parts[-2] in test.stem)
+        near = 5 * (path.parts[-2] in test.parts) + 6 * (path.parts[-2] in test.stem)
         score = 8 * (path.stem in test.stem) + 8 * (dotted in text) + near
         score += 2 * (path.relative_to(ROOT).parts[1] in test.parts) + min(len(said.findall(text)), 6)
         scored.append((-score, test.stat().st_size, str(test)))
