@@ -69,7 +69,7 @@ def check_pairs(
     worst, unlisted, seen = (0.0, ""), (0.0, 0.0, ""), 0
     for at in range(0, len(left), TILE):
         rows = slice(at, at + TILE)
-        values, off = _met(query.at(range(*rows.indices(len(left)))), key, scale)  # type: ignore[arg-type]
+        values, off = _met(query.at(list(range(len(left))[rows])), key, scale)
         for i, word in enumerate(left[rows]):
             for (first, second), value in listed.values.items():
                 if first == word:

@@ -65,8 +65,9 @@ def _start(graph: ResidualGraph, word: Word, positions: int) -> tuple[Array, Arr
     """What a path's source brings, how far that is from exact, and the depth behind it."""
     source = graph.by_label[word[0]]
     assert isinstance(source, Source), "a path begins with a source"
-    operator = source.into[word[1]] if source.into else source.write
-    depth = graph.places[word[1]] + 1 if source.into else source.depth or 0
+    inside = word[1] in source.into
+    operator = source.into[word[1]] if inside else source.write
+    depth = graph.places[word[1]] + 1 if inside else source.depth or 0
     return start_value(source.start, operator), starting_lost(source.start, operator, positions), depth
 
 
