@@ -403,6 +403,9 @@ def test_both_widths_and_themes(chromium, served, width, scheme):
         pairs = opened.evaluate(
             "['body', '#next', '#question b', '#verdict', 'label', 'caption'].map(s => document.querySelector(s)).filter(Boolean).map(e => [getComputedStyle(e).color, getComputedStyle(document.querySelector('section')).backgroundColor])"
         )
+        pairs += opened.evaluate(
+            "['pos', 'neg'].map(s => ['#flame .box text', `#flame rect.${s}`].map(e => getComputedStyle(document.querySelector(e)).fill))"
+        )
         for ink, ground in pairs:
             assert contrast_of(ink, ground) >= 4.5, (ink, ground)
 
