@@ -19,9 +19,10 @@ from .head_types import HeadType, HeadTypes, head_types
 from .heads import loss_parts
 from .induction_pairs import InductionPair, induction_pairs
 from .induction_score import InductionScore, induction_score
-from .induction_verdict import UNDECIDED, YES, HeadVerdict, head_verdict, model_verdict
+from .induction_verdict import UNDECIDED, YES, HeadVerdict, copies, head_verdict, model_verdict
 from .pointer_pairs import PointerPair, pointer_pairs
-from .repeated_tokens import DUPLICATE, INDUCTION, Length
+from .removal import Removal, removals
+from .repeated_tokens import DUPLICATE, INDUCTION, Length, RepeatedTokens, predicts_next
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +31,7 @@ class Induction(Answer):
 
     `pairs` are all heads with all earlier ones (K-composition), `pointers` the same by Q-composition, `types` the
     attention types on repeated random tokens, `scores` the expanded scores of the heads that are induction heads by
-    attention.
+    attention, `removals` what removing those of them costs that do not copy straight to the logits.
     """
 
     live: ClassVar[frozenset[str]] = frozenset({"model", "pairs"})
@@ -40,6 +41,7 @@ class Induction(Answer):
     pointers: tuple[PointerPair, ...]
     types: HeadTypes
     scores: tuple[InductionScore, ...] = ()
+    removals: tuple[Removal, ...] = ()
 
     @property
     def tally(self) -> Tally:
@@ -76,7 +78,11 @@ class Induction(Answer):
     def verdicts(self) -> tuple[HeadVerdict, ...]:
         """Whether each head is an induction head, and why."""
         by_weights = set(self.from_weights)
-        return tuple(head_verdict(head, self.types, head.label in by_weights) for head in self.types.heads)
+        removed = {each.head: each for each in self.removals}
+        return tuple(
+            head_verdict(head, self.types, head.label in by_weights, removed.get(head.label))
+            for head in self.types.heads
+        )
 
     @property
     def verdict(self) -> str:
@@ -118,9 +124,10 @@ class Induction(Answer):
         """Why each head that is one, or may be one, is."""
         rows = [each for each in self.verdicts if each.verdict in (YES, UNDECIDED)]
         if rows:
-            head = (columns.text("head"), columns.text("verdict"), columns.text("because"))
+            head = (columns.text("head"), columns.text("verdict"), columns.hidden("because"))
             found = [(each.head, each.verdict, each.because) for each in rows]
             yield Table(head, found, "verdicts", "verdicts", key=("head",), value="verdict", shown=24)
+            yield Note("\n".join(f"{each.head}: {each.because}" for each in rows), "because")
 
     def _pairs(self) -> Table:
         """The strongest pair of every head that has an earlier one; heads that are induction heads first."""
@@ -217,7 +224,8 @@ def induction(
 
     Arguments as in `heads`; `score_runs` texts are used to expand the scores of each head that attends to the
     induction position (0: none): the part through keys of the earlier head that attends one back most where keys are
-    read, and through queries of the one that attends to the earlier copy most. An empty list means that no head passes
+    read, and through queries of the one that attends to the earlier copy most. On as many, heads that do not copy straight
+    to the logits are removed, to see whether they do so through later layers. An empty list means that no head passes
     the thresholds, `induction_pairs.SHARE` and `head_types.THRESHOLD`; "undecided" that the evidence does not
     agree, or that the loss falls without a head. Elhage et al. 2021, "Checking the Mechanistic Theory"; Olsson et al.
     2022, "Key Concepts". Raises PathexpError for post-norm models.
@@ -241,7 +249,10 @@ def induction(
         )
         for label in chosen
     ]  # fmt: skip
-    return Induction(model, found.pairs, found.pointers, types, tuple(scores))
+    texts = RepeatedTokens(model, length, prefix, seed)
+    indirect = [label for label in found.from_attention if not copies(types[label], types)]
+    removed = removals(texts, indirect if predicts_next(model) else (), score_runs)
+    return Induction(model, found.pairs, found.pointers, types, tuple(scores), removed)
 
 
 def _makes(types: HeadTypes, label: str, by: Callable[[HeadType], float]) -> str:

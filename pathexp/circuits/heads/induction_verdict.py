@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .head_types import HeadType, HeadTypes
 from .losses import CopyLosses
+from .removal import Removal
 from .repeated_tokens import INDUCTION
 
 YES, NO, UNDECIDED = "induction", "none", "undecided"
@@ -25,10 +26,18 @@ class HeadVerdict:
     because: str
 
 
-def head_verdict(found: HeadType, types: HeadTypes, by_weights: bool) -> HeadVerdict:
+def copies(found: HeadType, types: HeadTypes) -> bool:
+    """Whether a head copies straight to the logits."""
+    return found.copied is not None and found.copied >= max(COPIED, 2 / min(types.lengths))
+
+
+def head_verdict(
+    found: HeadType, types: HeadTypes, by_weights: bool, removal: Removal | None = None
+) -> HeadVerdict:
     """Return whether a head is an induction head: prefix matching at every length, and copying, on repeated tokens.
 
-    Olsson et al. 2022, "Key Concepts", define induction heads by these two. At one length alone a fixed offset looks the
+    Olsson et al. 2022, "Key Concepts", define induction heads by these two. A head that does not copy straight to the logits
+    may do so through later layers: then what its `removal` costs decides. At one length alone a fixed offset looks the
     same, and weights alone, or one of the two alone, leave it undecided.
     """
     weights = ", by the weights too" if by_weights else ", not by the weights"
@@ -38,18 +47,19 @@ def head_verdict(found: HeadType, types: HeadTypes, by_weights: bool) -> HeadVer
     if found.type != INDUCTION:
         why = f"by the weights, but {said}" if by_weights else said
         return HeadVerdict(found.label, UNDECIDED if by_weights else NO, why)
-    if found.copied is None:
-        return HeadVerdict(
-            found.label, UNDECIDED, f"{said}; what it writes is not read at the logits straight"
-        )
-    copies = f"copies at {found.copied:.0%} of queries"
-    if found.copied < max(COPIED, 2 / min(types.lengths)):
-        return HeadVerdict(found.label, UNDECIDED, f"{said}, but {copies} only")
+    straight = "" if found.copied is None else f", copies at {found.copied:.0%} of queries"
+    cost = "" if removal is None else f"; {removal.said()}"
+    if not copies(found, types) and not _needed(removal):
+        return HeadVerdict(found.label, UNDECIDED, f"{said}{straight or ', copying not known'}{cost}")
     if len(types.lengths) == 1:
-        return HeadVerdict(
-            found.label, UNDECIDED, f"{said}, {copies}; one length cannot tell it from a fixed offset"
-        )
-    return HeadVerdict(found.label, YES, f"{said}, {copies}{weights}")
+        why = f"{said}{straight}; one length cannot tell it from a fixed offset"
+        return HeadVerdict(found.label, UNDECIDED, why)
+    return HeadVerdict(found.label, YES, f"{said}{straight}{weights}{cost}")
+
+
+def _needed(removal: Removal | None) -> bool:
+    """Whether removing a head costs more than noise."""
+    return removal is not None and removal.fall >= max(FALL, ERRORS * removal.standard_error)
 
 
 def _at_some(found: HeadType) -> str:

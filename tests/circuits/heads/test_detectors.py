@@ -236,3 +236,42 @@ def test_attn_2l_has_positional_heads_and_five_induction_heads():
     for label in found.of_type(INDUCTION):
         assert found[label].copied > 0.4 and found[label].attention[INDUCTION] > THRESHOLD
     assert found["L0H2"].previous_at_keys > 0.95
+
+
+def test_a_head_that_copies_through_a_later_layer_is_told_by_its_removal():
+    """L1H0 writes to a block that no logit reads; a third layer moves it there. Straight it copies nothing."""
+    two = px.induction_model(d_vocab=8, n_ctx=16)
+    w, c = two.weights, two.config
+    size, wide = c.d_model, c.d_model + 8
+    arrays = {name: np.array(array) for name, array in w.arrays().items()}
+    out = {"W_E": np.zeros((wide, 8)), "W_pos": np.zeros((wide, 16)), "W_U": np.zeros((8, wide))}
+    out["W_E"][:size], out["W_pos"][:size], out["W_U"][:, :size] = (
+        arrays["W_E"],
+        arrays["W_pos"],
+        arrays["W_U"],
+    )
+    for name in ("W_Q", "W_K", "W_V"):
+        out[name] = np.zeros((3, 1, c.d_head, wide))
+        out[name][:2, ..., :size] = arrays[name]
+    out["W_O"] = np.zeros((3, 1, wide, c.d_head))
+    out["W_O"][:2, :, :size] = arrays["W_O"]
+    prediction = np.flatnonzero(arrays["W_U"].any(axis=0))
+    out["W_O"][1, :, size:] = out["W_O"][1][:, prediction]  # to the new block instead
+    out["W_O"][1][:, prediction] = 0
+    place = np.flatnonzero(arrays["W_pos"].any(axis=1))
+    out["W_Q"][2, 0, np.arange(16), place] = out["W_K"][2, 0, np.arange(16), place] = 30  # to itself
+    out["W_V"][2, 0, np.arange(8), size + np.arange(8)] = 1
+    out["W_O"][2, 0, prediction, np.arange(8)] = 1
+    three = px.Model(
+        px.Config(**vars(c) | {"n_layers": 3, "d_model": wide}), px.Weights(**out), name="indirect"
+    )
+    found = px.induction(three)
+    assert found.from_attention == ("L1H0",) and found.types["L1H0"].copied == 0
+    (removal,) = found.removals
+    assert (
+        removal.fall == pytest.approx(np.log(8), abs=1e-3)
+        and found.verdict == "induction"
+        and "removing it costs" in str(found)
+    )
+    alone = px.induction(three, score_runs=0)
+    assert alone.verdict == "undecided" and alone.removals == ()

@@ -12,6 +12,9 @@ from pathexp.circuits.heads.head_types import head_types
 from pathexp.circuits.heads.induction import induction
 from pathexp.circuits.heads.induction_pairs import induction_pairs
 from pathexp.circuits.heads.induction_score import induction_score
+from pathexp.circuits.heads.induction_verdict import head_verdict
+from pathexp.circuits.heads.removal import removals
+from pathexp.circuits.heads.repeated_tokens import RepeatedTokens
 from tests.shared_models import shared_file
 
 
@@ -100,11 +103,10 @@ def test_smollm2_heads_by_both_lengths(smollm2):
         assert (
             kinds[label].only_at == () and min(a["induction"] for a in kinds[label].by_length.values()) > 0.3
         ), label
-    assert kinds["L18H6"].type == "induction" and kinds["L18H6"].copied is not None
-    print(
-        {
-            label: (kinds[label].attention["induction"], kinds[label].copied)
-            for label in ("L18H6", "L17H3", "L17H4", "L17H5")
-        }
-    )
-    assert kinds["L16H0"].previous_at_keys > 0.5
+    assert kinds["L18H6"].type == "induction" and kinds["L16H0"].previous_at_keys > 0.5
+    texts = RepeatedTokens(smollm2, [25, 17])
+    cost = {each.head: each for each in removals(texts, ("L18H6", "L17H3", "L5H1"), 2)}
+    for label in ("L18H6", "L17H3"):
+        verdict = head_verdict(kinds[label], kinds, False, cost[label])
+        assert kinds[label].copied < 0.25 and verdict.verdict == "induction", verdict
+    assert cost["L5H1"].fall < 0.1, "and a head that is none costs nothing"
