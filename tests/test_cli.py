@@ -1,5 +1,6 @@
 """The command line: what it prints, in which form, with which exit code, and never a traceback."""
 
+import inspect
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from pathexp.answer import text
 from pathexp.cli import as_options, main
 from pathexp.cli.command import GROUPS
 from pathexp.cli.table import TABLE
+from pathexp.expansion.tree.limits import NODES
 
 
 @pytest.fixture
@@ -88,6 +90,21 @@ def test_expand_a_file_on_tokens_inside_a_query(capsys, model_file):
     target = trace.logit_difference(4, 5, position=1)
     expected = px.expand(trace).where("E .* L1H1 U").value(target)
     assert data["value"] + data["remainder"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_tree_is_split_by_source_position(capsys, model_file):
+    code, out, _ = run(capsys, "tree", model_file, "--tokens", "1,2,3", "--positions", "--json")
+    data = json.loads(out)
+    assert (
+        code == 0 and "positions" in data["matrices"] and data["value"] == pytest.approx(data["target_value"])
+    )
+
+
+@pytest.mark.parametrize("name", ["tree", "expand", "contrast"])
+def test_help_names_the_number_of_nodes_that_are_opened(name):
+    (option,) = (each for each in TABLE[name].options if each.name == "nodes")
+    default = inspect.signature(TABLE[name].ask).parameters["nodes"].default or NODES
+    assert f"({default}" in option.help
 
 
 def test_derive(capsys):

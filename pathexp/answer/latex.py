@@ -40,8 +40,15 @@ def show(part: Part, top: int | None) -> str:
 
 @show.register
 def _(part: Note, top: int | None) -> str:
-    lines = [word(line) for line in ([part.title] if part.title else []) + part.text.splitlines()]
+    lines = [_indented(line) for line in ([part.title] if part.title else []) + part.text.splitlines()]
     return " \\\\\n".join(lines)
+
+
+def _indented(line: str) -> str:
+    """Return a line whose indentation LaTeX keeps: it would drop ordinary spaces."""
+    said = line.lstrip(" ")
+    depth = len(line) - len(said)
+    return (rf"\hspace*{{{depth / 2:g}em}}" if depth else "") + word(said)
 
 
 @show.register

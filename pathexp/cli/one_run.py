@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..circuits.attribution.attribution import RUN_UNITS, attribution
 from ..circuits.attribution.contrast_summary import contrast_summary
 from ..circuits.attribution.decompose import decompose
@@ -49,8 +51,10 @@ COMMANDS = (
         "pathexp tree attn-2l 'To be, or not to be' --nodes 20",
         takes="target", long=True,
         options=(
-            QUERY, NODES, Option("share", "open until the finished paths explain this share", fraction, metavar="S"),
+            QUERY, replace(NODES, help="how many nodes of the tree to open (100, unless another limit is given)"),
+            Option("share", "open until the finished paths explain this share", fraction, metavar="S"),
             Option("direction", "by endings (back) or by beginnings (forward)", choices=("back", "forward")),
+            Option("positions", "also split the branches that are shown by source position", flag=True),
         ),
     ),
     Command(

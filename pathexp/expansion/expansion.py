@@ -259,7 +259,7 @@ class Expansion:
         share: float | None = None,
         direction: Direction = "back",
         positions: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool = False,
     ) -> Tree:
         """Return these terms as a tree of exact sums toward a target, whatever their number.
 
@@ -273,7 +273,7 @@ class Expansion:
         share: until the leaves that are single paths add this share of the value.
         positions: whether the branches that are shown are also split by source position, as a matrix; this costs a
             backward pass a branch.
-        progress: is called after every opening with the number of nodes opened.
+        progress: called after every opening with the number of nodes opened; True reports it on stderr.
 
         A node costs one pull-back through a component and one product with what all components wrote.
         Raises PathexpError for a limit or a direction that is none, TargetError for a target of another run.
@@ -287,7 +287,7 @@ class Expansion:
         """
         expect("tree", direction=(direction, one_of("back", "forward")), positions=(positions, TRUTH))
         limits = Limits(nodes, seconds, share)
-        found = tree_of(self.walk, target, self.value(target), direction, limits, progress)
+        found = tree_of(self.walk, target, self.value(target), direction, limits, reporter(progress))
         return replace(found, positions=bool(positions))
 
     # Proof ---------------------------------------------------------------------------------------------
@@ -394,5 +394,5 @@ def tree(
         share=share,
         direction=direction,
         positions=positions,
-        progress=reporter(progress),
+        progress=progress,
     )

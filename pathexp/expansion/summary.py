@@ -19,7 +19,7 @@ from .header import counted, run_facts
 from .proof import ProofCheck
 from .ranking import Ranking
 from .search import search_cost
-from .tree import Tree, reporter
+from .tree import Tree
 from .verdict import Verdict
 
 FEW = 50_000
@@ -48,9 +48,7 @@ class PathSummary(Answer):
     @cached_property
     def tree(self) -> Tree:
         """The terms as a tree of exact sums."""
-        return self.terms.tree(
-            self.target, nodes=self.nodes, seconds=self.seconds, progress=reporter(self.progress)
-        )
+        return self.terms.tree(self.target, nodes=self.nodes, seconds=self.seconds, progress=self.progress)
 
     @cached_property
     def verdict(self) -> Verdict:

@@ -101,6 +101,8 @@ def begun(laid: Laid, points: Points, start: str, stream: Array | None, width: i
     point = found(points, start)
     if point.blocks > len(laid.blocks) or point.sources > len(laid.sources):
         raise GraphError(f"paths cannot begin at {start} and end at {laid.sink.label}, which comes before it")
+    if start == laid.sink.label:
+        raise GraphError(f"paths cannot begin and end at {start}: give an end that comes after it")
     first = Source(start, "stream", Values(f"x_{start.replace('.', '_')}", width, stream))
     later = (_moved(source, point.blocks) for source in laid.sources[point.sources :])
     return Laid((first, *later), laid.blocks[point.blocks :], laid.sink)

@@ -178,6 +178,7 @@ def test_a_tree_toward_a_target_inside_ends_there():
         (lambda t: t.direction(np.ones(24), at="L0M"), "no point"),
         (lambda t: px.expand(t, at="L9H0.Q"), "no head"),
         (lambda t: px.expand(t, at="L0.out", start="L1.out"), "comes before"),
+        (lambda t: px.expand(t, at="L0.out", start="L0.out"), "begin and end at L0.out"),
         (lambda t: px.expand(px.freeze(t), at="L0.out"), "where a run is frozen"),
         (lambda t: px.expand(t, at=3), "at"),
         (lambda t: px.expand(t).value(t.direction(np.ones(24), at="L0.out")), "these paths end at logits"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import re
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import pathexp as px
 from pathexp.answer import Matrix
-from pathexp.expansion.tree import numbers
+from pathexp.expansion.tree import limits, numbers
 from tests.expansion.test_every_architecture import freezings, random_switches, run
 from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
@@ -279,6 +281,66 @@ def test_a_tree_opened_to_its_end_has_no_unopened_rest_and_no_negative_zero():
     assert "unopened bundle" in str(px.tree(trace, trace.logit(1), nodes=1, direction="forward"))
 
 
-def test_a_notebook_keeps_the_indentation_of_a_tree():
+def test_notebooks_and_latex_keep_the_indentation_of_a_tree():
     trace = px.load("attn-2l").run("the king")
-    assert "<br>&nbsp;&nbsp;&nbsp;&nbsp;" in px.tree(trace, trace.logit(1))._repr_html_()
+    tree = px.tree(trace, trace.logit(1))
+    assert "<br>&nbsp;&nbsp;&nbsp;&nbsp;" in tree._repr_html_()
+    lines = tree.to_latex().splitlines()
+    indents = [line.split("}")[0] for line in lines if line.startswith(r"\hspace*")]
+    assert {r"\hspace*{1em", r"\hspace*{2em"} == set(indents)
+
+
+def test_a_tree_in_a_query_names_it_where_its_value_is_not_the_target_s():
+    trace = px.load("attn-2l").run("To be, or not")
+    target, query = trace.logit(" the"), "E .* L1H3 .* U"
+    tree = px.tree(trace, target, query, nodes=3)
+    assert abs(tree.value - target.value) > 1e-3
+    assert f"9 paths that match {query!r}" in tree.headline() and tree.to_dict()["query"] == query
+    assert str(px.expand(trace).query) == px.tree(trace, target, nodes=3).to_dict()["query"]
+    assert "match" not in px.tree(trace, target, nodes=3).headline()
+
+
+def test_a_tree_of_one_path_is_finished_by_it_and_a_tree_of_none_leaves_nothing():
+    trace = px.load("attn-2l").run("To be, or not")
+    target = trace.logit(" the")
+    one, none = (px.tree(trace, target, query) for query in ("E L1H0 U", "E L0H0 L0H1 U"))
+    assert one.finished == one.value != 0 and one.share == 1 and none.share == 0
+    assert one.finds(3) == (one.root.path,) and one.finds(0) == none.finds(3) == ()
+    assert "1 single path in the tree adds" in str(one) and "the sum of 1 path that matches" in one.headline()
+    assert "0 paths" in none.headline()
+    assert all("no bundle of paths is left unopened" in str(tree) for tree in (one, none))
+
+
+def test_words_agree_in_number():
+    trace = px.load("attn-2l").run("To be, or not")
+    tree = px.tree(trace, trace.logit(" the"), "E .* L1H3 .* U", nodes=1)
+    assert "(1 node opened)" in tree.headline() and "at 1 opened node:" in str(tree)
+    assert "1 unopened bundle of paths adds" in str(tree)
+    assert "(1 node opened)" in str(px.score(trace, "L1H0", query=3, key=1).tree(nodes=1))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("factor", [1e-280, 1e150, 1e250])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_huge_and_tiny_weights_are_balanced_within_a_tolerance_of_their_size(factor, direction):
+    model = px.random_model(layers=3, heads=2, norm="rmsnorm", seed=3)
+    large = px.Model(model.config, replace(model.weights, W_U=model.weights.W_U * factor))
+    usual, scaled = (
+        px.tree(trace, trace.logit(3), nodes=4, direction=direction)
+        for trace in (model.run([1, 2, 3]), large.run([1, 2, 3]))
+    )
+    assert scaled.ok and scaled.value == pytest.approx(usual.value * factor, rel=1e-9)
+    assert 0 < scaled.balance.tolerance < 1e-9 * abs(scaled.value)
+    assert re.search(r"\d{20}", str(scaled)) is None
+    scaled.growth.openings[0].values[0] *= 1 + 1e-6
+    assert not scaled.grow(1).ok
+
+
+def test_progress_is_a_function_or_lines_on_stderr(capsys, monkeypatch):
+    monkeypatch.setattr(limits, "EVERY", 0.0)
+    trace = px.random_model(layers=2, heads=2, seed=1).run([1, 2, 3])
+    seen: list[int] = []
+    tree = px.expand(trace).tree(trace.logit(4), nodes=2, progress=seen.append)
+    assert seen == [1, 2] and not capsys.readouterr().err
+    tree.grow(1, progress=True)
+    assert "tree: 3 nodes opened" in capsys.readouterr().err

@@ -215,7 +215,7 @@ def _averaged(growing: _Growing) -> Averaged:
     error, tolerance, size = growing.worst
     blind = f"the tolerance {tolerance:.2e} is not small beside the children (largest {size:.3g})"
     check = Check(
-        f"children add up to their parents at {growing.opened:,} opened nodes, in the worst of "
+        f"children add up to their parents at {counted(growing.opened, 'opened node')}, in the worst of "
         f"{counted(len(growing.cases), 'case')}", error, tolerance, "rounding of both sides, 10 standard deviations",
         reason=blind if tolerance > BLIND * size and error > 0 else "", name="balance",
     )  # fmt: skip

@@ -16,9 +16,9 @@ import numpy as np
 from ...answer import Answer, Check, Facts, Matrix, Note, Part
 from ...graph import Array
 from ..expansion import Expansion
-from ..header import amount
+from ..header import amount, counted
 from ..tree import Tree
-from ..tree.drawing import drawn, flame, table
+from ..tree.drawing import drawn, flame, signed, table
 from ..tree.shown import BRANCHES, ROWS, largest_branches
 from .pair import Pair
 
@@ -64,7 +64,7 @@ class ScoreTree(Answer):
         """Return whose score these are the trees of, and of how many pairs of paths."""
         count = self.queries.count * self.keys.count
         return (
-            f"score of {self.pair.head}, query {self.pair.query}, key {self.pair.key}: {self.value:+.4f} = the sum of "
+            f"score of {self.pair.head}, query {self.pair.query}, key {self.pair.key}: {signed(self.value)} = the sum of "
             f"{amount(count)} pairs of paths, as a tree of each side"
         )
 
@@ -137,7 +137,8 @@ def _side(side: str, tree: Tree) -> Iterator[Part]:
     """One tree: as text, as a table, as a picture, with its check; their names say which side they are of."""
     shown, rows = largest_branches(tree.root, BRANCHES), largest_branches(tree.root, ROWS)
     yield Note(
-        drawn(shown[0]), f"{side} paths, meeting the whole {_OTHER[side]} ({tree.nodes:,} nodes opened)"
+        drawn(shown[0]),
+        f"{side} paths, meeting the whole {_OTHER[side]} ({counted(tree.nodes, 'node')} opened)",
     )
     yield replace(table(rows, "", len(tree)), name=f"{side}_nodes")
     yield replace(tree.balance, name=f"{side}_balance")

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...answer import Check
 from ...graph import lengths
+from ..header import counted
 from .frontier import ROOT
 from .growth import Growth
 from .noise import allowed, final_noise
@@ -23,7 +24,7 @@ def balance(growth: Growth, value: float) -> Check:
     `value` is the root's.
     """
     source = "rounding of both sides, 10 standard deviations"
-    what = f"children add up to their parents at {len(growth.openings):,} opened nodes"
+    what = f"children add up to their parents at {counted(len(growth.openings), 'opened node')}"
     worst = max(
         _balances(growth, value), key=lambda each: each[0] / max(each[1], 1e-300), default=(0.0, 0.0, 0.0)
     )

@@ -18,12 +18,21 @@ def drawn(root: Branch) -> str:
 
 
 def _below(branch: Branch) -> Iterator[str]:
-    yield f"{_indent(branch.depth)}{branch.node.value:+.4f}  {branch.node.query}{_said(branch)}"
+    yield f"{_indent(branch.depth)}{signed(branch.node.value)}  {branch.node.query}{_said(branch)}"
     for child in branch.children:
         yield from _below(child)
     amount, value = branch.rest
     if amount and branch.children:
-        yield f"{_indent(branch.depth + 1)}{value:+.4f}  … {amount:,} more"
+        yield f"{_indent(branch.depth + 1)}{signed(value)}  … {amount:,} more"
+
+
+def signed(value: float) -> str:
+    """Return a value with its sign and four decimals; from 10⁷ on by its power of ten.
+
+    >>> signed(2.5), signed(-1e-9), signed(-1.6293e150)
+    ('+2.5000', '+0.0000', '-1.6293e+150')
+    """
+    return f"{value:+.4e}" if abs(value) >= 1e7 else f"{round(value, 4) + 0.0:+.4f}"
 
 
 def _indent(depth: int) -> str:

@@ -50,7 +50,7 @@ class Ladder:
 
         Only what is reached from a field's depth is meant; what lies on its other side holds anything.
         """
-        values, squares = (np.zeros((len(fields), len(rows.values))) for _ in range(2))
+        values, noise = (np.zeros((len(fields), len(rows.values))) for _ in range(2))
         for segment in self.segments:
             active = np.flatnonzero(depths >= segment[0] if self.backward else depths <= segment[1])
             if not len(active):
@@ -59,9 +59,9 @@ class Ladder:
             every = len(active) == len(fields)
             here, place = (fields, slice(None)) if every else (fields[active], active)
             values[place, where] = here.reshape(len(here), -1) @ rows.values[where].T
-            squares[place, where] = lengths(here) ** 2 @ rows.noise[where].T ** 2
+            noise[place, where] = _met_noise(lengths(here), rows.noise[where])
             fields = self._onward(segment, fields, active)
-        return values, np.sqrt(squares)
+        return values, noise
 
     def _columns(self, segment: tuple[int, int], depths: Indices, choices: Choices) -> slice:
         """The choices of a segment that some field reaches."""
@@ -78,3 +78,18 @@ class Ladder:
         after = fields.copy()
         after[active] = self.cross(b, fields[active])
         return after
+
+
+def _met_noise(sizes: Array, noise: Array) -> Array:
+    """Deviations (K, W) of products of fields of some lengths (K, n) with rows of some noise (W, n).
+
+    Both are scaled before they are squared, so that neither huge nor tiny weights over- or underflow.
+    """
+    (sizes, largest), (noise, loudest) = _scaled(sizes), _scaled(noise)
+    return np.asarray(largest * np.sqrt(sizes**2 @ (noise**2).T) * loudest.T)
+
+
+def _scaled(x: Array) -> tuple[Array, Array]:
+    """Rows (K, n) with their largest entry at 1, and how large it was, (K, 1); rows of zeros stay."""
+    largest = np.max(np.abs(x), axis=-1, initial=0.0, keepdims=True)
+    return np.divide(x, largest, out=np.zeros_like(x), where=largest > 0), largest

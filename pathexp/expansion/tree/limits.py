@@ -10,9 +10,14 @@ from typing import TypeAlias
 
 from ...arguments import NUMBER, expect, whole
 from ...errors import PathexpError
+from ..header import counted
 
 Progress: TypeAlias = Callable[[int], None]
 """What is called after every opening, with how many nodes are open."""
+
+
+EVERY = 1.0
+"""How many seconds pass between two lines of progress."""
 
 
 def reporter(progress: Progress | bool) -> Progress | None:
@@ -30,9 +35,9 @@ class _Lines:
 
     def __call__(self, nodes: int) -> None:
         now = time.perf_counter()
-        if now - self.last > 1:
+        if now - self.last > EVERY:
             self.last = now
-            print(f"tree: {nodes:,} nodes opened", file=sys.stderr)
+            print(f"tree: {counted(nodes, 'node')} opened", file=sys.stderr)
 
 
 NODES = 100

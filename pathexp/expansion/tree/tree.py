@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from ...answer import Answer, Check, Facts, Note, Part
 from ...errors import PathexpError
-from ...graph import Walk, positions_needed
+from ...graph import Query, Walk, everything, positions_needed
 from ...model import Target
 from ...model.points import LOGITS
 from ..header import amount, counted, run_facts
@@ -19,10 +19,10 @@ from ..search import interrupts
 from ..targets import on_stream
 from ..values import straight_values
 from .balance import balance
-from .drawing import by_source, drawn, flame, table
+from .drawing import by_source, drawn, flame, signed, table
 from .frontier import ROOT
 from .growth import Growth
-from .limits import Limits, Progress
+from .limits import Limits, Progress, reporter
 from .node import TreeNode
 from .numbers import Numbers
 from .opening import Opening
@@ -91,6 +91,8 @@ class Tree(Answer):
 
     def finds(self, k: int) -> tuple[Path, ...]:
         """Return the k largest leaves that are single paths, or as many as there are, by |value|."""
+        if self.root.path is not None:
+            return (self.root.path,)[:k]
         waiting = ((opening.single_ranks, number) for number, opening in enumerate(self.growth.openings))
         leaves = ((number, int(rank)) for ranks, number in waiting for rank in ranks[:k])
         nodes = heapq.nsmallest(
@@ -101,7 +103,7 @@ class Tree(Answer):
     @cached_property
     def finished(self) -> float:
         """What the leaves that are single paths add together."""
-        return sum(opening.finished for opening in self.growth.openings)
+        return self.value if self.count == 1 else sum(opening.finished for opening in self.growth.openings)
 
     @property
     def share(self) -> float:
@@ -119,10 +121,20 @@ class Tree(Answer):
         """Return the target, the number of paths and how far the tree has grown."""
         said = _SAID.get(self.stopped, f"; stopped by {self.stopped}")
         return (
-            f"{self.target.label} at position {self.target.position}: {self.value:+.4f} = "
-            f"the sum of {amount(self.count)} paths, by {_SHARED[self.direction]} "
-            f"({self.nodes:,} nodes opened{said})"
+            f"{self.target.label} at position {self.target.position}: {signed(self.value)} = the sum of "
+            f"{amount(self.count)} {'path' if self.count == 1 else 'paths'}{self._matching()}, "
+            f"by {_SHARED[self.direction]} ({counted(self.nodes, 'node')} opened{said})"
         )
+
+    def _matching(self) -> str:
+        """The query, unless all paths match it: without it a part would read as the whole."""
+        verb = "matches" if self.count == 1 else "match"
+        return "" if self.query == everything else f" that {verb} {str(self.query)!r}"
+
+    @property
+    def query(self) -> Query:
+        """The query that all paths of the tree match."""
+        return self.growth.numbers.walk.query
 
     def parts(self) -> Iterator[Part]:
         """Yield the largest branches as text, what single paths add, the check, all as a table, and a picture."""
@@ -147,15 +159,18 @@ class Tree(Answer):
         trace = self.growth.numbers.graph.trace
         if trace is not None:
             yield run_facts(trace, self.target)
-        yield Facts({"direction": self.direction, "opened": self.nodes, "paths": self.count, "value": self.value,
-                     "finished": self.finished, "stopped": self.stopped})  # fmt: skip
+        yield Facts({"query": str(self.query), "direction": self.direction, "opened": self.nodes,
+                     "paths": self.count, "value": self.value, "finished": self.finished, "stopped": self.stopped})  # fmt: skip
 
     def _finished_line(self) -> str:
-        single = sum(map(Opening.singles, self.growth.openings))
-        left = len(self) - self.nodes - single
-        rest = f"{counted(left, 'unopened bundle')} of paths add {self.value - self.finished:+.4f}"
+        lone = self.count < 2  # then the root itself is that path, or there is none
+        single = self.count if lone else sum(map(Opening.singles, self.growth.openings))
+        left = 0 if lone else len(self) - self.nodes - single
+        rest = (
+            f"{counted(left, 'unopened bundle')} of paths {_add(left)} {signed(self.value - self.finished)}"
+        )
         return (
-            f"{counted(single, 'single path')} in the tree add {self.finished:+.4f}; "
+            f"{counted(single, 'single path')} in the tree {_add(single)} {signed(self.finished)}; "
             f"{rest if left else 'no bundle of paths is left unopened'}"
         )
 
@@ -167,7 +182,7 @@ class Tree(Answer):
         *,
         seconds: float | None = None,
         share: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool = False,
     ) -> Tree:
         """Return a tree that goes on where this one stopped; this one stays as it is.
 
@@ -175,7 +190,7 @@ class Tree(Answer):
         """
         limits = Limits(nodes, seconds, share)
         more = None if limits.nodes is None else self.nodes + limits.nodes
-        return grown(self, Limits(more, seconds, share), progress)
+        return grown(self, Limits(more, seconds, share), reporter(progress))
 
     def open(self, node: TreeNode) -> Tree:
         """Return the tree with one more node opened, whichever it is.
@@ -202,6 +217,10 @@ class Tree(Answer):
             if child.spot is None:
                 return words.word(spot, child.label)
             spot = child.spot
+
+
+def _add(number: int) -> str:
+    return "adds" if number == 1 else "add"
 
 
 def tree_of(
