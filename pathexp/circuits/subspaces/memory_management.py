@@ -12,81 +12,32 @@ Then measured on runs, as covariances over positions, so that constants do not c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from ...algebra import LinearMap
 from ...answer import Answer, Figure, Note, Part, Table, columns
 from ...arguments import AMOUNT, expect
 from ...expansion.header import model_facts
-from ...graph import Array
 from ...graph.ports import Ports
-from ...labels import mlp_label, neuron_label, read_label
-from ...model import Model, Trace
+from ...labels import mlp_label, neuron_label
+from ...model import Model
 from ...model.model import check_model
-from ..attribution.decompose import decompose
 from ..composition.head_sides import HeadSides
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
-from ..corpus.tally import Tally, Tokens
+from ..corpus.tally import Tally
 from ..heads.spectrum import Spectrum, spectrum
+from .cancellation import cancelled, head_on_runs, neuron_lines, neuron_on_runs, read_bases
+from .erasure import LEAST, MARGIN, Erasure
 from .measured import measured, tally_facts
-from .ranges import TINY, given_back, read_basis, written_basis
+from .ranges import given_back, written_basis
 
 WINDOWS = 20
 """The windows of a corpus that are taken by default."""
-MARGIN = 4.0
-"""A cancellation is significant if it is this many standard deviations above that of a random direction."""
-LEAST = 0.1
-"""And memory management if it cancels at least this share."""
-
-
-@dataclass(frozen=True)
-class Erasure:
-    """One component against what was written before it: a head against a writer, a neuron against the stream.
-
-    `weights`: for a head, the share of a vector in the writer's subspace that comes back negative where it is read
-    whole, of as many dimensions as the head can read at most (1 erases, 0 leaves alone, below 0 repeats); for a neuron,
-    minus the cosine of its input and output weights. `negative`: of a head, the share of Σ|λ| of its W_OV with a negative
-    real part; None for a neuron, and without eigenvalues.
-
-    `measured`: the share that is cancelled at the same position on runs, -Σ⟨out, w⟩ / Σ⟨w, w⟩ less means over
-    positions (which are what any shuffled pairing of positions would leave); w is what the writer wrote, or the stream
-    along the neuron's output. `baseline`: its standard deviation if the same outputs were randomly rotated. Of a head also
-    `own`: of what it reads of w, the share that it gives back negative at the same position because of w, by its attention
-    to the present token; 1 for an eraser, however little of w it reads. `read`: that much of w it reads. `present`: its
-    mean attention to the present token. None if not measured, or for a neuron; NaN where nothing varies.
-    """
-
-    component: str
-    writer: str
-    weights: float
-    negative: float | None = None
-    measured: float | None = None
-    baseline: float | None = None
-    own: float | None = None
-    read: float | None = None
-    present: float | None = None
-
-    @property
-    def z(self) -> float:
-        """The measured share over that of a random direction; NaN where it was not measured or nothing varies."""
-        return self.measured / self.baseline if self.measured is not None and self.baseline else float("nan")
-
-    @property
-    def still(self) -> bool:
-        """Whether it was measured, but nothing varies on these runs."""
-        return self.measured is not None and bool(np.isnan(self.measured))
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether the weights erase, and runs cancel a tenth or more of what is read, over 4 times the random baseline."""
-        share = self.measured if self.own is None else self.own
-        return bool(self.weights > 0 and share is not None and share >= LEAST and self.z > MARGIN)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,16 +154,16 @@ def memory_management(
         return MemoryManagement(model, heads, neurons)
     what = f"cancellation by {len(heads)} heads and {len(neurons)} neurons"
     bases, maps = (
-        _read_bases(model, heads),
+        read_bases(model, heads),
         {one.component: Ports(model).through(one.component) for one in heads},
     )
-    measure = partial(_measured, model, heads, bases, maps, tuple(_lines(model, neurons)))
+    measure = partial(cancelled, model, heads, bases, maps, tuple(neuron_lines(model, neurons)))
     sums = Corpus.of(corpus, WINDOWS).accumulate(model, measure, what, limits)
     sums.mean("nothing")
     return MemoryManagement(
         model,
-        tuple(_head_on_runs(sums, i, found) for i, found in enumerate(heads)),
-        tuple(_neuron_on_runs(sums, i, found, model.config.d_model) for i, found in enumerate(neurons)),
+        tuple(head_on_runs(sums, i, found) for i, found in enumerate(heads)),
+        tuple(neuron_on_runs(sums, i, found, model.config.d_model) for i, found in enumerate(neurons)),
         sums,
     )
 
@@ -253,13 +204,6 @@ def _negative(found: Spectrum) -> float | None:
     return None if found.positive is None else 1 - found.positive
 
 
-def _read_bases(model: Model, heads: tuple[Erasure, ...]) -> dict[str, Array]:
-    """An orthonormal basis (d_model, r) of what the values of each head read."""
-    ports = Ports(model)
-    labels = {one.component for one in heads}
-    return {label: read_basis(ports.reader(f"{label}.V")) for label in labels}
-
-
 def _neurons(model: Model) -> Iterator[Erasure]:
     ports, c = Ports(model), model.config
     for layer in range(c.n_layers if c.d_mlp else 0):
@@ -269,103 +213,3 @@ def _neurons(model: Model) -> Iterator[Erasure]:
         cosines = np.sum(read * write, axis=1) / np.where(sizes > 0, sizes, 1.0)
         for neuron, cosine in enumerate(cosines):
             yield Erasure(neuron_label(layer, neuron), "stream", -float(cosine))
-
-
-# On runs -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Line:
-    """The direction that one neuron writes: its output weights, (d_model), as a unit vector and a length."""
-
-    layer: int
-    neuron: int
-    direction: Array
-    length: float
-
-
-def _lines(model: Model, neurons: tuple[Erasure, ...]) -> Iterator[_Line]:
-    places = [tuple(map(int, found.component[1:].split("N"))) for found in neurons]
-    ports = Ports(model)
-    written = {layer: ports.writer(mlp_label(layer)).dense() for layer in {layer for layer, _ in places}}
-    for layer, neuron in places:
-        write = written[layer][:, neuron]
-        length = float(np.linalg.norm(write))
-        yield _Line(layer, neuron, write / (length or 1.0), length)
-
-
-def _measured(
-    model: Model,
-    heads: tuple[Erasure, ...],
-    bases: Mapping[str, Array],
-    maps: Mapping[str, LinearMap],
-    lines: tuple[_Line, ...],
-    window: Tokens,
-) -> Mapping[str, Array]:
-    """First and second moments of what each head writes beside its writer, and each neuron beside its stream."""
-    sums: dict[str, Array] = {"nothing": np.zeros(())}
-    trace = model.run(window)
-    parts = decompose(trace)
-    for i, found in enumerate(heads):
-        out, written = parts.written(found.component), parts.written(found.writer)
-        sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
-        sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
-        read, label = written @ bases[found.component], read_label(found.component)
-        pattern = trace.patterns[label.layer or 0, label.index or 0]
-        scale = np.asarray(trace.norm_scales.get(f"L{label.layer}.attn", 1.0)).reshape(-1)
-        back = maps[found.component].apply(written) * (np.diag(pattern) * scale)[:, None]
-        sums |= {f"h{i}/read": read.sum(0), f"h{i}/read size": np.array(np.vdot(read, read))}
-        sums |= {
-            f"h{i}/present": np.array(np.trace(pattern)),
-            f"h{i}/back": np.array(np.vdot(back @ bases[found.component], read)),
-        }
-    for i, line in enumerate(lines):
-        stream, adds = _before(trace, line.layer), _added(trace, line)
-        along = stream @ line.direction
-        sums |= {f"n{i}/stream": stream.sum(0), f"n{i}/direction": line.direction * len(window)}
-        sums |= {f"n{i}/met": adds @ stream, f"n{i}/size": np.array(along @ along)}
-        sums |= {f"n{i}/adds": adds.sum()}
-    return sums
-
-
-def _before(trace: Trace, layer: int) -> Array:
-    """Return the stream that the MLP of a layer reads, before any norm, (n, d_model)."""
-    entering = f"L{layer - 1}.out" if layer else "embed"
-    return trace.residuals[entering if trace.config.parallel else f"L{layer}.mid"]
-
-
-def _added(trace: Trace, line: _Line) -> Array:
-    """Return how far a neuron moves the stream along its direction, (n)."""
-    after = trace.norm_scales.get(f"L{line.layer}.mlp_post", 1.0)
-    found: Array = trace.mlp_hidden[line.layer, :, line.neuron] * line.length * after
-    return found
-
-
-def _head_on_runs(sums: Tally, i: int, found: Erasure) -> Erasure:
-    n = sums.tokens
-    out, written = sums.sums[f"h{i}/out"], sums.sums[f"h{i}/written"]
-    met = sums.sums[f"h{i}/met"] - np.outer(written, out) / n
-    total, read = float(sums.sums[f"h{i}/size"]), sums.sums[f"h{i}/read"]
-    varies = total - float(written @ written) / n
-    varies_read = float(sums.sums[f"h{i}/read size"]) - float(read @ read) / n
-    baseline = float(np.linalg.norm(met)) / np.sqrt(len(out))
-    shared = _shared(found, -float(np.trace(met)), baseline, varies, total)
-    share = varies_read / varies if varies > TINY * total else float("nan")
-    size = float(sums.sums[f"h{i}/read size"])
-    own = -float(sums.sums[f"h{i}/back"]) / size if size > TINY * total else float("nan")
-    return replace(shared, own=own, read=share, present=float(sums.sums[f"h{i}/present"]) / n)
-
-
-def _neuron_on_runs(sums: Tally, i: int, found: Erasure, width: int) -> Erasure:
-    n = sums.tokens
-    stream, direction = sums.sums[f"n{i}/stream"], sums.sums[f"n{i}/direction"] / n
-    met = sums.sums[f"n{i}/met"] - stream * sums.sums[f"n{i}/adds"] / n
-    total = float(sums.sums[f"n{i}/size"])
-    varies = total - float(stream @ direction) ** 2 / n
-    return _shared(found, -float(met @ direction), float(np.linalg.norm(met)) / np.sqrt(width), varies, total)
-
-
-def _shared(found: Erasure, taken: float, baseline: float, varies: float, total: float) -> Erasure:
-    """As shares of what varies; NaN where that is no more than rounding."""
-    whole = varies if varies > TINY * total else float("nan")
-    return replace(found, measured=taken / whole, baseline=baseline / whole)
