@@ -49,7 +49,7 @@ def write_archive(parts: Parts, path: str | Path, dtype: npt.DTypeLike = np.floa
     header = np.frombuffer(json.dumps(_header(parts)).encode(), dtype=np.uint8)
     try:
         with replaced_file(place) as file:
-            np.savez_compressed(file, allow_pickle=False, **{HEADER: header}, **arrays)
+            np.savez_compressed(file, **{HEADER: header}, **arrays)
     except OSError as error:
         raise LoadError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
 

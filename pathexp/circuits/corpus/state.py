@@ -24,11 +24,15 @@ def write_state(path: str | Path, tally: Mapping[str, Any]) -> None:
     """Write the fields of a tally. Raises LoadError where they cannot be written."""
     facts = {name: tally[name] for name in ("question", *NUMBERS)}
     sums = {name: np.asarray(array) for name, array in tally["sums"].items()}
+    for name, array in sums.items():
+        _check_kind(name, array)
     header = json.dumps(facts | {"version": VERSION, "checksum": checksum(facts, sums)})
     named: dict[str, Any] = {PREFIX + name: array for name, array in sums.items()}
     try:
         with replaced_file(path) as file:
-            np.savez(file, allow_pickle=False, **{HEADER: np.array(header)}, **named)
+            np.savez(
+                file, **{HEADER: np.array(header)}, **named
+            )  # before numpy 2.1 there is no allow_pickle=
     except OSError as error:
         raise LoadError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
@@ -83,9 +87,13 @@ def _check_facts(facts: Mapping[str, Any]) -> None:
         raise LoadError(f"it holds {facts['windows']} windows of {facts['tokens']} tokens in all")
 
 
-def _check_sum(name: str, array: Array) -> None:
+def _check_kind(name: str, array: Array) -> None:
     if array.dtype.kind not in "fiu":
         raise LoadError(f"{name!r} must hold numbers, found {array.dtype}")
+
+
+def _check_sum(name: str, array: Array) -> None:
+    _check_kind(name, array)
     if not np.isfinite(array).all():
         raise LoadError(f"{name!r} holds numbers that are not finite")
 
