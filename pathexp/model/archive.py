@@ -47,9 +47,10 @@ def write_archive(parts: Parts, path: str | Path, dtype: npt.DTypeLike = np.floa
     place, kind = _npz_path(path), _precision(dtype)
     arrays = {name: _lowered(name, array, kind) for name, array in parts.weights.arrays().items()}
     header = np.frombuffer(json.dumps(_header(parts)).encode(), dtype=np.uint8)
+    held: dict[str, Any] = {HEADER: header, **arrays}
     try:
         with replaced_file(place) as file:
-            np.savez_compressed(file, **{HEADER: header}, **arrays)
+            np.savez_compressed(file, **held)
     except OSError as error:
         raise LoadError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
 

@@ -27,12 +27,12 @@ def write_state(path: str | Path, tally: Mapping[str, Any]) -> None:
     for name, array in sums.items():
         _check_kind(name, array)
     header = json.dumps(facts | {"version": VERSION, "checksum": checksum(facts, sums)})
-    named: dict[str, Any] = {PREFIX + name: array for name, array in sums.items()}
+    named: dict[str, Any] = {HEADER: np.array(header)} | {
+        PREFIX + name: array for name, array in sums.items()
+    }
     try:
         with replaced_file(path) as file:
-            np.savez(
-                file, **{HEADER: np.array(header)}, **named
-            )  # before numpy 2.1 there is no allow_pickle=
+            np.savez(file, **named)  # before numpy 2.1 there is no allow_pickle=
     except OSError as error:
         raise LoadError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
