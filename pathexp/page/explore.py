@@ -116,6 +116,7 @@ def explore(
     expect("explore", port=(port, whole(0)), browser=(browser, TRUTH), name=(name, instance(str, "a text")))
     expect(
         "explore",
+        text=(text, instance(str, "a text, or token ids with blanks between")),
         target=(target, instance((Target, type(None)), "a target, such as trace.logit(3), or None")),
     )
     session = session_of(what, text, target, name)

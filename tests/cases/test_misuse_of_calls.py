@@ -58,7 +58,7 @@ def calls():
         "decompose": {"trace": trace, "point": "L0.out"},
         "equivariance": {"what": trace, "seed": 1},
         "evaluate": {"expr": term.expr, "arrays": terms.arrays()},
-        "explore": {"what": model, "text": [1, 2, 3], "target": None, "port": 0, "browser": False, "name": "x"},
+        "explore": {"what": model, "text": "1 2 3", "target": None, "port": 0, "browser": False, "name": "x"},
         "faithfulness": {"model": model, "cases": cases, "edges": (1.0, 0.5), "circuit": None, "how": "frozen", "zero": "zero", "inputs": "qkv", "ranking": "flow"},
         "expand": {"what": trace, "query": "E .* U"},
         "derive_score": {"head": "L1H0", "layers": 2, "heads": 1, "positions": "rotary", "distance": 2, "max_terms": 3},

@@ -366,6 +366,5 @@ def test_the_command_writes_the_table(capsys, model_file, tmp_path):
     assert "from L0H1 to L1H0.Q, direct" in capsys.readouterr().out
     assert main(["virtual-weight", model_file, "--table", str(tmp_path / "no" / "where.npy")]) == 2
     assert "expected a file in a folder that exists" in capsys.readouterr().err
-    assert main(["virtual-weight", model_file, "--top", "0"]) == 2
     expected = virtual_weight(load(model_file), "L0H1", "L1H0.Q").dense()
     np.testing.assert_allclose(np.load(file, allow_pickle=False), expected, rtol=1e-6)

@@ -56,7 +56,6 @@ def test_the_command_prints_the_same_answer(capsys):
     assert len(data["tables"]["pairs"]["rows"]) == 3
     assert main(["interference", "--top", "1"]) == 0
     assert '" your"  " our"  +0.644' in capsys.readouterr().out
-    assert main(["interference", "attn-0l", "--top", "0"]) == 0
     assert main(["interference", "attn-1l", "--label", "L0M"]) == 2
 
 
