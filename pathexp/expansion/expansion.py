@@ -25,6 +25,7 @@ from ..graph import query as parsed
 from ..model import Target, Trace
 from ..model.points import FINAL, LOGITS
 from . import symbolic
+from .header import matching
 from .notebook import COMPLETIONS, FIRST, shown
 from .path import Path, parse_path
 from .ranking import Ranking, rank
@@ -62,8 +63,7 @@ class Expansion:
     query: Query = everything
 
     def __repr__(self) -> str:
-        chosen = "" if self.query == everything else f" matching {str(self.query)!r}"
-        return f"<Expansion: {self.count():,} terms{chosen}>"
+        return f"<Expansion: {self.count():,} terms{matching(self.query)}>"
 
     def _repr_html_(self) -> str:
         return shown(self.graph, self.query, self.count_by_order(), islice(self, FIRST)).to_html()

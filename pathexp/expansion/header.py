@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..answer import Facts, visible
+from ..graph import Query, everything
 from ..model import Model, Target, Trace
 
 
@@ -32,6 +33,16 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     ('1 path', '2,401 paths', '2 entries')
     """
     return f"{amount(number, 10**15)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def matching(query: Query) -> str:
+    """Return what narrows paths down, with a space before it; nothing where a query accepts all.
+
+    >>> from pathexp.graph import query
+    >>> matching(query("E .* U")), matching(everything)
+    (" matching 'E .* U'", '')
+    """
+    return "" if query == everything else f" matching {str(query)!r}"
 
 
 def model_line(model: Model) -> str:

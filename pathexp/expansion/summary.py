@@ -15,7 +15,7 @@ from ..errors import PathexpError
 from ..graph import MlpMode, Query, everything, freeze
 from ..model import Target, Trace
 from .expansion import Expansion, expand
-from .header import counted, run_facts
+from .header import counted, matching, run_facts
 from .proof import ProofCheck
 from .ranking import Ranking
 from .search import search_cost
@@ -109,11 +109,16 @@ class Summary(PathSummary):
 
     def headline(self) -> str:
         """Return how many paths there are, and of which order where there are few."""
+        chosen = matching(self.terms.query)
         if self.terms.count() > FEW:
             counts = self.terms.count_by_order()
-            return f"{counted(self.terms.count(), 'path')}, of orders 0 to {len(counts) - 1}"
+            return f"{counted(self.terms.count(), 'path')}{chosen}, of orders 0 to {len(counts) - 1}"
         orders = ", ".join(f"{n:,} of order {k}" for k, n in enumerate(self.terms.count_by_order()) if n)
-        return f"{counted(self.terms.count(), 'path')}: {orders}" if self.terms.count() else "no paths"
+        return (
+            f"{counted(self.terms.count(), 'path')}{chosen}: {orders}"
+            if self.terms.count()
+            else f"no paths{chosen}"
+        )
 
     def parts(self) -> Iterator[Part]:
         """Yield the ledger, the largest terms or the tree, the verdict, the totals by order, each once it is known."""

@@ -118,3 +118,11 @@ def test_neurons_are_components(capsys):
     plain = px.load("attn-2l").run("To be")
     with pytest.raises(px.PathexpError, match="no MLPs, so no neurons"):
         summary(plain, plain.logit(3), mlp="neurons")
+
+
+def test_a_summary_inside_a_query_names_it():
+    trace = px.load("attn-1l").run("the king")
+    few = summary(trace, trace.logit(1), query="E .* L0H3 .* U")
+    assert few.headline() == "1 path matching 'E .* L0H3 .* U': 1 of order 1"
+    assert summary(trace, trace.logit(1), query="E L0H3 L0H3 U").headline().startswith("no paths matching")
+    assert "matching" not in summary(trace, trace.logit(1)).headline()

@@ -295,9 +295,9 @@ def test_a_tree_in_a_query_names_it_where_its_value_is_not_the_target_s():
     target, query = trace.logit(" the"), "E .* L1H3 .* U"
     tree = px.tree(trace, target, query, nodes=3)
     assert abs(tree.value - target.value) > 1e-3
-    assert f"9 paths that match {query!r}" in tree.headline() and tree.to_dict()["query"] == query
+    assert f"9 paths matching {query!r}" in tree.headline() and tree.to_dict()["query"] == query
     assert str(px.expand(trace).query) == px.tree(trace, target, nodes=3).to_dict()["query"]
-    assert "match" not in px.tree(trace, target, nodes=3).headline()
+    assert "matching" not in px.tree(trace, target, nodes=3).headline()
 
 
 def test_a_tree_of_one_path_is_finished_by_it_and_a_tree_of_none_leaves_nothing():
@@ -306,7 +306,7 @@ def test_a_tree_of_one_path_is_finished_by_it_and_a_tree_of_none_leaves_nothing(
     one, none = (px.tree(trace, target, query) for query in ("E L1H0 U", "E L0H0 L0H1 U"))
     assert one.finished == one.value != 0 and one.share == 1 and none.share == 0
     assert one.finds(3) == (one.root.path,) and one.finds(0) == none.finds(3) == ()
-    assert "1 single path in the tree adds" in str(one) and "the sum of 1 path that matches" in one.headline()
+    assert "1 single path in the tree adds" in str(one) and "the sum of 1 path matching" in one.headline()
     assert "0 paths" in none.headline()
     assert all("no bundle of paths is left unopened" in str(tree) for tree in (one, none))
 

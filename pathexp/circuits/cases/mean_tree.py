@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...answer import Check
+from ...answer import Check, Note
 from ...arguments import expect, one_of, whole
 from ...errors import PathexpError
 from ...expansion import expand
-from ...expansion.header import counted
+from ...expansion.header import counted, matching
 from ...expansion.tree.balance import BLIND, root_deviation
 from ...expansion.tree.limits import Limits
 from ...expansion.tree.noise import allowed
@@ -210,6 +210,12 @@ def mean_tree(
     return _averaged(growing)
 
 
+def _narrowed(growing: _Growing) -> Iterator[Note]:
+    """What the paths are narrowed to, without which a part would read as the whole."""
+    if chosen := matching(growing.shape.query):
+        yield Note(f"paths{chosen}")
+
+
 def _averaged(growing: _Growing) -> Averaged:
     root = growing.branch(growing.root)
     error, tolerance, size = growing.worst
@@ -220,5 +226,9 @@ def _averaged(growing: _Growing) -> Averaged:
         reason=blind if tolerance > BLIND * size and error > 0 else "", name="balance",
     )  # fmt: skip
     return Averaged(
-        len(growing.cases), growing.root.moments, (table(root),), (check,), more=(drawn(root), flame(root))
+        len(growing.cases),
+        growing.root.moments,
+        (table(root),),
+        (check,),
+        more=(*_narrowed(growing), drawn(root), flame(root)),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arguments import AMOUNT, TEXT, expect, instance, whole
-from ...errors import TargetError
+from ...errors import PathexpError, TargetError
 from ...graph import Component, Query, ResidualGraph, freeze
 from ...graph.form import score_form
 from ...graph.reading import Side, head_component, reading_graph
@@ -46,7 +46,7 @@ def score(
     Expansion of Attention Scores QK Circuit"; biases, frozen norms and positions of every kind are in it.
 
     Raises GraphError if there is no such head, TargetError if the run has no such position or the query
-    cannot attend to the key.
+    cannot attend to the key, PathexpError for a tree of some kinds only.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=3, heads=4, biases=True, norm="layernorm").run([1, 2, 3, 4])
@@ -57,6 +57,10 @@ def score(
     own = (graph, instance(ResidualGraph, "a residual graph").or_none)
     expect("score", head=(head, TEXT), graph=own, k=(k, AMOUNT), nodes=(nodes, whole(1).or_none))
     check_trace(trace, "score")
+    if nodes is not None and kind is not None:
+        raise PathexpError(
+            f"score(), nodes: trees hold pairs of every kind, got kind={kind!r}; leave out one of the two"
+        )
     (terms,) = scores(trace, head, [(query, key)], graph=graph)
     return replace(terms, k=k, nodes=nodes).where(kind=kind, query=query_paths, key=key_paths)
 

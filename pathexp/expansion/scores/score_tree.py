@@ -16,7 +16,7 @@ import numpy as np
 from ...answer import Answer, Check, Facts, Matrix, Note, Part
 from ...graph import Array
 from ..expansion import Expansion
-from ..header import amount, counted
+from ..header import amount, counted, matching
 from ..tree import Tree
 from ..tree.drawing import drawn, flame, signed, table
 from ..tree.shown import BRANCHES, ROWS, largest_branches
@@ -65,8 +65,14 @@ class ScoreTree(Answer):
         count = self.queries.count * self.keys.count
         return (
             f"score of {self.pair.head}, query {self.pair.query}, key {self.pair.key}: {signed(self.value)} = the sum of "
-            f"{amount(count)} pairs of paths, as a tree of each side"
+            f"{amount(count)} {'pair' if count == 1 else 'pairs'} of paths{self._narrowed()}, as a tree of each side"
         )
+
+    def _narrowed(self) -> str:
+        """The queries of both sides, unless all paths match them: without them a part would read as the score."""
+        sides = (("query", self.queries), ("key", self.keys))
+        said = [f"{side} paths{chosen}" for side, tree in sides if (chosen := matching(tree.query))]
+        return f" ({', '.join(said)})" if said else ""
 
     @property
     def complete(self) -> bool:

@@ -10,10 +10,10 @@ from typing import ClassVar, Literal, TypeAlias
 
 from ...answer import Answer, Check, Facts, Note, Part
 from ...errors import PathexpError
-from ...graph import Query, Walk, everything, positions_needed
+from ...graph import Query, Walk, positions_needed
 from ...model import Target
 from ...model.points import LOGITS
-from ..header import amount, counted, run_facts
+from ..header import amount, counted, matching, run_facts
 from ..path import Path
 from ..search import interrupts
 from ..targets import on_stream
@@ -122,14 +122,9 @@ class Tree(Answer):
         said = _SAID.get(self.stopped, f"; stopped by {self.stopped}")
         return (
             f"{self.target.label} at position {self.target.position}: {signed(self.value)} = the sum of "
-            f"{amount(self.count)} {'path' if self.count == 1 else 'paths'}{self._matching()}, "
+            f"{amount(self.count)} {'path' if self.count == 1 else 'paths'}{matching(self.query)}, "
             f"by {_SHARED[self.direction]} ({counted(self.nodes, 'node')} opened{said})"
         )
-
-    def _matching(self) -> str:
-        """The query, unless all paths match it: without it a part would read as the whole."""
-        verb = "matches" if self.count == 1 else "match"
-        return "" if self.query == everything else f" that {verb} {str(self.query)!r}"
 
     @property
     def query(self) -> Query:

@@ -184,7 +184,7 @@ def test_the_average_is_an_answer_of_every_form():
 )
 def test_nodes_of_the_mean_tree_are_the_mean_of_what_their_paths_add(options):
     mean = px.average(px.tree, MODEL, CASES, nodes=6, **options)
-    assert mean.ok
+    assert mean.ok and ("paths matching" in str(mean)) == ("query" in options)
     for row in mean.records()[:20]:
         values = []
         for case in CASES:

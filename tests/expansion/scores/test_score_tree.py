@@ -84,3 +84,20 @@ def refusal_of_zero(capsys):
     with pytest.raises(SystemExit):
         refusal(capsys, "score", "attn-2l", "--nodes", "0")
     return capsys.readouterr().err
+
+
+def test_a_narrowed_score_tree_names_its_queries():
+    trace = px.load("attn-2l").run("To be, or not")
+    whole = px.score(trace, "L1H0", query=3, key=1)
+    part = px.score(trace, "L1H0", query=3, key=1, query_paths="E .* Q", key_paths="S .* L0H2 K").tree(
+        nodes=2
+    )
+    assert abs(part.value - whole.tree(nodes=2).value) > 1e-3
+    assert "(query paths matching 'E .* Q', key paths matching 'S .* L0H2 K')" in part.headline()
+    assert "matching" not in whole.tree(nodes=2).headline()
+
+
+def test_a_tree_of_some_kinds_is_refused_before_anything_is_shown():
+    trace = px.load("attn-2l").run("To be, or not")
+    with pytest.raises(px.PathexpError, match="pairs of every kind, got kind='direct'; leave out"):
+        px.score(trace, "L1H0", query=3, key=1, kind="direct", nodes=2)
