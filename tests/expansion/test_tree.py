@@ -344,3 +344,12 @@ def test_progress_is_a_function_or_lines_on_stderr(capsys, monkeypatch):
     assert seen == [1, 2] and not capsys.readouterr().err
     tree.grow(1, progress=True)
     assert "tree: 3 nodes opened" in capsys.readouterr().err
+
+
+def test_a_tree_of_a_contrast_is_headed_as_a_difference():
+    here = px.load("attn-2l").run("To be, or not")
+    there = here.model.run("To me, or not")
+    tree = px.tree(px.contrast(here, there), here.logit(" the"), nodes=3)
+    assert f"differs by {tree.value:+.4f} = the sum of 625 paths" in tree.headline()
+    difference = here.logit(" the").value - there.logit(" the").value
+    assert tree.value == pytest.approx(difference, abs=1e-9)

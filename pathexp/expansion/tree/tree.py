@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from ...answer import Answer, Check, Facts, Note, Part
 from ...errors import PathexpError
-from ...graph import Query, Walk, positions_needed
+from ...graph import Contrast, Query, Walk, positions_needed
 from ...model import Target
 from ...model.points import LOGITS
 from ..header import amount, counted, matching, run_facts
@@ -119,9 +119,10 @@ class Tree(Answer):
 
     def headline(self) -> str:
         """Return the target, the number of paths and how far the tree has grown."""
+        verb = " differs by" if isinstance(self.growth.numbers.graph, Contrast) else ":"
         said = _SAID.get(self.stopped, f"; stopped by {self.stopped}")
         return (
-            f"{self.target.label} at position {self.target.position}: {signed(self.value)} = the sum of "
+            f"{self.target.label} at position {self.target.position}{verb} {signed(self.value)} = the sum of "
             f"{amount(self.count)} {'path' if self.count == 1 else 'paths'}{matching(self.query)}, "
             f"by {_SHARED[self.direction]} ({counted(self.nodes, 'node')} opened{said})"
         )
