@@ -69,9 +69,11 @@ class ScoreTree(Answer):
         )
 
     def _narrowed(self) -> str:
-        """The queries of both sides, unless all paths match them: without them a part would read as the score."""
+        """What the pairs leave out of the score: paths that match no query of a side, the position bias."""
         sides = (("query", self.queries), ("key", self.keys))
         said = [f"{side} paths{chosen}" for side, tree in sides if (chosen := matching(tree.query))]
+        if self.pair.form.slope:
+            said.append("without the position bias")
         return f" ({', '.join(said)})" if said else ""
 
     @property

@@ -101,3 +101,12 @@ def test_a_tree_of_some_kinds_is_refused_before_anything_is_shown():
     trace = px.load("attn-2l").run("To be, or not")
     with pytest.raises(px.PathexpError, match="pairs of every kind, got kind='direct'; leave out"):
         px.score(trace, "L1H0", query=3, key=1, kind="direct", nodes=2)
+
+
+def test_a_score_tree_names_the_position_bias_that_it_leaves_out():
+    trace = px.random_model(layers=2, heads=2, positions="alibi", seed=1).run([1, 2, 3, 4])
+    found = px.score(trace, "L1H0", query=3, key=1)
+    tree = found.tree(nodes=2)
+    assert abs(found.position_bias.value) > 0.01
+    assert tree.value + found.position_bias.value == pytest.approx(found.value(), abs=1e-12)
+    assert "(without the position bias)" in tree.headline()
