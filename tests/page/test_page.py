@@ -264,6 +264,9 @@ def test_heads_by_contribution_and_by_type(opened, trace):
     direct = px.attribution(trace, trace.logit(" sleep"), by="head")
     said = opened.eval_on_selector_all(".heads button", "all => all.map(e => e.title)")
     assert len(said) == 16 and f"L1H0 {direct['L1H0']:+.4f}" in said
+    opened.click("#tab details summary")
+    table = rows(opened, "#heads-table")
+    assert [row[0] for row in table] == ["L0", "L1"] and table[1][1] == f"{direct['L1H0']:+.4f}"
     opened.select_option("#heads-by", "induction")
     until(opened, "document.querySelector('#tab').innerText.includes('random repeats')")
     opened.click('.heads button[title^="L1H3"]')
@@ -273,13 +276,24 @@ def test_heads_by_contribution_and_by_type(opened, trace):
 
 def test_the_lens(opened, trace):
     opened.click("#tab-lens")
-    opened.wait_for_selector("#tab table")
+    opened.wait_for_selector("#lens-0 svg")
     found = px.lens(trace, trace.logit(" sleep"))
-    shown = rows(opened, "#tab")
+    shown = rows(opened, "#tab .pair > div > div:not(.picture) > .scroll")
     assert [row[0] for row in shown[: len(found.points)]] == list(found.points)
     assert [row[3] for row in shown[: len(found.points)]] == [
         f"{value:+.4f}" for value in found.values("own")
     ]
+    titles = opened.eval_on_selector_all("#lens-0 rect > title", "all => all.map(e => e.textContent)")
+    values = found.figures()["lens"].data["values"]
+    assert len(titles) == sum(map(len, values)) == len(found.points) * len(trace)
+    assert titles[-1] == f'L1.out, 15 " shall": {values[-1][-1]:+.4f} logits'
+    assert opened.inner_text("#lens-0").rstrip().endswith('" sleep" 0.992')
+    opened.click("#tab details summary >> nth=0")
+    cells = rows(opened, "#tab details[open]")
+    assert [row[-1] for row in cells] == [f"{row[-1]:+.4f}" for row in values]
+    with opened.expect_download() as download:
+        opened.click('[data-picture="lens-0"]')
+    assert download.value.suggested_filename == "pathexp-lens-0.svg"
 
 
 def test_a_heads_attention_why_and_the_cut(opened, trace):

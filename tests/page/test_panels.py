@@ -172,6 +172,37 @@ def test_heads_measured_whatever_the_text(session, by):
     assert values[1][3] == rows["L1H3"]["ov" if by == "copying" else by.replace("-", "_")]
 
 
+@pytest.mark.parametrize("other", ["", OTHER])
+def test_the_lens_is_the_librarys_with_its_picture(session, trace, other):
+    found = ask(session, "lens", other=other)["runs"]
+    assert len(found) == (2 if other else 1)
+    for run, text in zip(found, (TEXT, OTHER), strict=False):
+        one = px.load("attn-2l").run(text)
+        lens, picture = px.lens(one, one.logit(" sleep")), run["picture"]
+        assert picture["values"] == lens.figures()["lens"].data["values"]
+        assert [row[picture["asked"]] for row in picture["values"]] == lens.values("own").tolist()
+        states = next(part for part in run["parts"] if part.get("name") == "states")
+        assert [row[picture["asked"]] for row in picture["said"]] == [row[3] for row in states["rows"]]
+        assert [f"{top['token']} {top['said']}" for top in picture["tops"]] == [
+            f"{row[1]} {row[2]}" for row in states["rows"]
+        ]
+        assert picture["left"] == 0 and len(picture["positions"]) == len(one)
+
+
+@pytest.mark.parametrize("position", [0, 59, 60, 99])
+def test_the_picture_of_a_long_text_ends_where_it_is_asked_and_says_what_it_leaves_out(position):
+    model = px.random_model(layers=1, heads=2, d_vocab=9, n_ctx=100, seed=3)
+    text = " ".join(str(place % 9) for place in range(100))
+    picture = Session(model, View(text)).ask("lens", {"text": text, "position": position})["runs"][0][
+        "picture"
+    ]
+    run = model.run(list(map(int, text.split())))
+    lens = px.lens(run, run.logit(run.top_token(position), position=position))
+    assert picture["positions"][picture["asked"]] == f'{position} "{position % 9}"'
+    assert [row[picture["asked"]] for row in picture["values"]] == lens.values("own").tolist()
+    assert len(picture["positions"]) == 60 and picture["left"] == 40
+
+
 def test_a_heads_attention_and_what_it_writes_add_up(session, trace):
     run = ask(session, "head", head="L1H0")["runs"][0]
     assert run["attention"] == trace.patterns[1, 0, -1].tolist()

@@ -20,6 +20,7 @@ MODULES = (
     "text.js",
     "flame.js",
     "flow.js",
+    "lens.js",
     "branch.js",
     "tabs.js",
     "take.js",

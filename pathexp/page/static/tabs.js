@@ -2,8 +2,9 @@
 
 import { ask, offline, search } from "./ask.js";
 import { parts } from "./answer.js";
-import { byId, el, problem, roving, show, signed } from "./dom.js";
+import { byId, el, problem, roving, show, signed, table } from "./dom.js";
 import { drawFlow, flowTable } from "./flow.js";
+import { drawLens, lensTable, lensWords } from "./lens.js";
 
 const TITLES = { paths: "Paths", flow: "Flow", heads: "Heads", lens: "Lens", query: "Query" };
 
@@ -86,17 +87,19 @@ async function showFlow(place, page) {
 async function showHeads(place, page) {
   const grid = el("div", { class: "heads", role: "group", "aria-label": "heads, a row a layer" });
   const said = el("p", { "aria-live": "polite" });
+  const behind = el("div", { id: "heads-table" });
   const choice = el("select", { id: "heads-by" }, ["contribution", "previous-token", "induction", "copying"].map((name) => el("option", { value: name }, name)));
   const draw = async () => {
     show(said, "…");
     try {
       const found = await ask("heads", { ...page.view(), by: choice.value }, "tab");
       drawHeads(grid, found, page);
+      show(behind, headsTable(found, choice.value));
       show(said, found.rest.length ? found.rest.map((each) => `${each.name} ${each.said}`).join("   ") : "measured on the weights and on random repeats, whatever the text");
     } catch (error) { show(said, problem(error)); }
   };
   choice.onchange = draw;
-  show(place, el("div", { class: "switches" }, el("label", {}, "coloured by ", choice)), grid, said);
+  show(place, el("div", { class: "switches" }, el("label", {}, "coloured by ", choice)), grid, said, el("details", {}, el("summary", {}, "as a table"), behind));
   await draw();
 }
 
@@ -117,9 +120,24 @@ function drawHeads(grid, found, page) {
   roving(buttons);
 }
 
+function headsTable(found, by) {
+  const width = found.values[0]?.length || 0;
+  const rows = found.said.map((row, layer) => [`L${layer}`, ...row.map((said) => said ?? "not measured")]);
+  return table(["layer", ...Array.from({ length: width }, (_, at) => `H${at}`)], rows, found.unit ? `${by} (${found.unit})` : by);
+}
+
 async function showLens(place, page) {
   const found = await ask("lens", page.view(), "tab");
-  show(place, el("div", { class: "pair" }, found.runs.map((run, at) => el("div", {}, el("h3", {}, found.runs.length > 1 ? (at ? "second text" : "first text") : run.headline), parts(run, null)))));
+  const shown = found.runs.map((run, at) => oneLens(run, at, found.runs.length));
+  show(place, el("div", { class: "pair" }, shown));
+}
+
+function oneLens(run, at, count) {
+  const picture = el("div", { class: "picture", id: `lens-${at}` });
+  drawLens(picture, run.picture);
+  return el("div", {}, el("h3", {}, count > 1 ? (at ? "second text" : "first text") : run.headline),
+    el("div", { class: "switches" }, el("button", { type: "button", "data-picture": `lens-${at}` }, "picture")), picture, lensWords(run.picture),
+    el("details", {}, el("summary", {}, "as a table"), lensTable(run.picture)), parts(run, null));
 }
 
 async function showQuery(place, page) {
