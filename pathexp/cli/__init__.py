@@ -69,7 +69,16 @@ def _silence() -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors show an example that works."""
+    """A parser that takes options between positionals, and whose errors show an example that works."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Give words that follow an option to the optional positionals that are still open, which argparse leaves out."""
+        found, left = super().parse_known_args(args, namespace)
+        if not any(word.startswith("-") for word in left):
+            for action in self._get_positional_actions():
+                if left and action.nargs == "?" and getattr(found, action.dest) is None:
+                    setattr(found, action.dest, left.pop(0))
+        return found, left
 
     def error(self, message: str) -> NoReturn:
         """Print the usage, what is wrong and the example, and leave."""

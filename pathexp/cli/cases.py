@@ -23,7 +23,7 @@ CASES = Option(
 )
 CORRUPTED = Option("corrupted", "ask about the contrast of each case with its corrupted prompt", flag=True)
 WORKERS = Option("workers", "how many processes work on the cases (1)", whole(1), metavar="N")
-ONE_RUN = ("text", "tokens", "target", "versus", "position", "graph", "seconds")
+ONE_RUN = ("text", "tokens", "target", "versus", "position", "contrast", "graph", "seconds")
 """Options of one run, which have no meaning for many."""
 
 

@@ -76,6 +76,7 @@ class Command:
     windows: how many windows of --corpus are taken where --windows does not say; None where a corpus is not cut into
         windows. The question gets the windows as `corpus`.
     text: the text that is run where none is given; None: the question decides.
+    contrasts: whether the question may also be asked of the contrast of two runs, which --contrast makes.
     graph: whether the answer has `to_networkx`, which --graph writes to a file.
     drawn: whether the answer has a picture, which --save writes to a file.
     saves: whether the answer itself is the file that --save writes, and must; else --save draws its picture.
@@ -94,6 +95,7 @@ class Command:
     long: bool = False
     states: bool = False
     windows: int | None = None
+    contrasts: bool = False
     graph: bool = False
     drawn: bool = True
     saves: bool = False
@@ -129,6 +131,15 @@ def token_ids(words: str) -> list[int]:
         return [int(word) for word in words.replace(",", " ").split()]
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected integers such as 3,14,15, got {words!r:.60}") from None
+
+
+def words(listed: str) -> tuple[str, ...]:
+    """Read words between commas; a hyphen stands for a blank.
+
+    >>> words("gradient,path-patching")
+    ('gradient', 'path patching')
+    """
+    return tuple(word.strip().replace("-", " ") for word in listed.split(","))
 
 
 def integer(word: str) -> int:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from ..errors import LoadError, PathexpError
+from ..graph import Contrast, contrast
 from ..model import Model, Target, Trace, load, models
 from .command import Command, Option, integer, token
 
@@ -25,6 +26,12 @@ TARGET = (
     Option("position", "the position of the prediction", integer, metavar="N"),
 )
 
+CONTRAST = Option(
+    "contrast",
+    "explain the difference to the run of this text, through values, keys and queries; with --tokens: of these token ids",
+    metavar="OTHER",
+)
+
 
 def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
     """Declare the model, the text and the target, as far as the command takes them."""
@@ -39,7 +46,7 @@ def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
         parser.add_argument("--tokens", help="token ids instead of text, such as 3,14,15")
     if command.takes == "target":
         group = parser.add_argument_group("what to explain")
-        for option in TARGET:
+        for option in (*TARGET, *((CONTRAST,) if command.contrasts else ())):
             option.declare(group)
     group = parser.add_argument_group("options for ambiguous checkpoints")
     for option in LOADING:
@@ -75,7 +82,17 @@ def trace_of(model: Model, options: argparse.Namespace) -> Trace:
     return model.run(tokens_of(options.tokens))
 
 
-def tokens_of(words: str) -> list[int]:
+def contrast_of(trace: Trace, options: argparse.Namespace) -> Contrast | None:
+    """Return the contrast of a run with the one of --contrast, if it is given: a text, or token ids beside --tokens."""
+    other = getattr(options, CONTRAST.name, None)
+    if other is None:
+        return None
+    return contrast(
+        trace, trace.model.run(other if options.tokens is None else tokens_of(other, "--contrast"))
+    )
+
+
+def tokens_of(words: str, name: str = "--tokens") -> list[int]:
     """Return token ids.
 
     >>> tokens_of("3,14 15")
@@ -84,7 +101,7 @@ def tokens_of(words: str) -> list[int]:
     try:
         return [int(word) for word in words.replace(",", " ").split()]
     except ValueError:
-        raise PathexpError(f"--tokens: expected integers such as 3,14,15, got {words!r:.60}") from None
+        raise PathexpError(f"{name}: expected integers such as 3,14,15, got {words!r:.60}") from None
 
 
 def target_of(trace: Trace, options: argparse.Namespace) -> Target:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..circuits.attribution.attribution import RUN_UNITS, attribution
+from ..circuits.attribution.attribution import RUN_UNITS, UNITS, attribution
+from ..circuits.attribution.beside import METHODS
 from ..circuits.attribution.contrast_summary import contrast_summary
 from ..circuits.attribution.decompose import decompose
 from ..circuits.attribution.flow import flow
@@ -24,13 +25,17 @@ from ..expansion.scores.score import score
 from ..expansion.scores.term import KINDS
 from ..expansion.summary import summary
 from ..graph import SPLITS
-from .command import QUERY, SEED, Command, Option, fraction, ids, integer, positive, token_ids, whole
+from .command import QUERY, SEED, Command, Option, fraction, ids, integer, positive, token_ids, whole, words
 
 MLP = Option(
     "mlp", "whether paths pass through MLPs, start at them, or pass through single neurons", choices=("gate", "source", "neurons")
 )  # fmt: skip
 NODES = Option("nodes", "how many nodes of the tree to open (200)", whole(1), metavar="N")
 CIRCUITS = ("OV", "QK")
+BESIDE = Option(
+    "beside", f"of a contrast by head or component, other methods beside the largest shares: any of {', '.join(METHODS)}",
+    words, metavar="METHODS",
+)  # fmt: skip
 HEAD = Option("head", "the head, such as L1H3", default="L0H0")
 
 COMMANDS = (
@@ -49,7 +54,7 @@ COMMANDS = (
         "tree", tree, "one run",
         "show a prediction as a tree of exact sums over bundles of paths",
         "pathexp tree attn-2l 'To be, or not to be' --nodes 20",
-        takes="target", long=True,
+        takes="target", long=True, contrasts=True,
         options=(
             QUERY, replace(NODES, help="how many nodes of the tree to open (100, unless another limit is given)"),
             Option("share", "open until the finished paths explain this share", fraction, metavar="S"),
@@ -61,7 +66,10 @@ COMMANDS = (
         "attribution", attribution, "one run",
         "attribute a logit to components, heads, layers, paths or source tokens",
         "pathexp attribution attn-2l 'To be, or not to be' --by layer",
-        takes="target", options=(Option("by", "the units that add up", choices=RUN_UNITS),),
+        takes="target", contrasts=True, options=(
+            Option("by", f"the units that add up; of one run {', '.join(RUN_UNITS)}, of a contrast all", choices=UNITS),
+            BESIDE,
+        ),
     ),
     Command(
         "contrast", contrast_summary, "one run",
@@ -74,7 +82,7 @@ COMMANDS = (
             Option("against", "run the text (or the other text) on this model of the same shape", metavar="OTHER_MODEL",
                    loads=True),
             Option("split", "how products are divided between the runs (midpoint)", choices=tuple(SPLITS)),
-            NODES,
+            BESIDE, NODES,
         ),
     ),
     Command(
@@ -99,7 +107,7 @@ COMMANDS = (
         "intervene", intervene, "one run",
         "cut paths, replace them by a mean, or patch them from another text: frozen and live side by side",
         "pathexp intervene attn-2l --edge 'L0H2 L1H0.K'",
-        takes="target", options=(
+        takes="target", contrasts=True, options=(
             Option("cut", "all paths that match a query, such as 'E L0H1 U'", metavar="QUERY"),
             Option("node", "all paths through a component or from a source", metavar="LABEL"),
             Option("edge", "all paths along an edge 'WRITER READER'; a reader may be U, or a port: L1H0.Q, .K, .V",
@@ -114,7 +122,7 @@ COMMANDS = (
         "flow", flow, "one run",
         "show how much of a logit passes along every edge",
         "pathexp flow attn-2l 'To be, or not to be' --query 'E .* L1H3 U'",
-        takes="target", graph=True, options=(
+        takes="target", contrasts=True, graph=True, options=(
             QUERY,
             Option("per_position", "one node per component and position", flag=True),
             Option("share", "prune to the strongest edges whose paths add this share of the target", fraction, metavar="S"),

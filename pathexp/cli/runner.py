@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from ..answer import Answer, Document, inert, picture, text
@@ -19,7 +20,7 @@ from ..expansion.header import model_line, prediction_line, text_line
 from ..graph import check_graph_file, save_graph
 from .cases import averaged, check_cases, declare_cases, of_cases
 from .command import LENGTH, SAMPLE, UNKNOWN, WINDOWS, Command, Option, seconds, whole
-from .inputs import declare_inputs, model_of, target_of, trace_of
+from .inputs import contrast_of, declare_inputs, model_of, target_of, trace_of
 
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
 """Exit codes: done and proven; done, but a check failed; the input was refused; something was cut short."""
@@ -152,6 +153,10 @@ def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[s
     if command.takes == "target":
         target = target_of(trace, options)
         yield prediction_line(trace, target.position), [trace, target]
+        if (graph := contrast_of(trace, options)) is not None:
+            other = graph.runs[1]
+            said = f"{text_line(other)}\n{prediction_line(other, target.position)}"
+            yield f"against\n{indent(said, '  ')}", [graph, target]
 
 
 def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..answer import Facts, visible
-from ..graph import Query, everything
+from ..graph import Contrast, Query, everything
 from ..model import Model, Target, Trace
 
 
@@ -78,6 +78,11 @@ def run_facts(trace: Trace, target: Target | None = None) -> Facts:
     if target is not None:
         facts |= {"target": target.label, "position": target.position, "target_value": target.value}
     return Facts(facts)
+
+
+def shown_target(graph: object, target: Target) -> Target:
+    """Return a target as what the paths of a graph add up to: of a contrast, what it differs by."""
+    return graph.difference(target) if isinstance(graph, Contrast) else target
 
 
 def model_facts(model: Model) -> Facts:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from ..errors import QueryError
-from .language import ANY, PORTS, Query
+from .language import ANY, MLP_PORTS, PORTS, Query
 from .nodes import Component, Sink, Source
 from .query import pointer
 
@@ -82,6 +82,8 @@ def _empty(name: str) -> tuple[str, str]:
 def _unknown(name: str, alphabet: Alphabet) -> tuple[str, str]:
     if asked_for_port(name) and not has_ports(alphabet):
         return f"{name} names an edge by its port, and this graph keeps no ports apart", NO_PORTS
+    if name.rpartition(".")[2] in MLP_PORTS and alphabet.classes.get("M"):
+        return f"{name} names a port of MLPs, and in this contrast MLPs are whole", WHOLE_MLPS
     near = nearest(name, alphabet)
     advice = f"Nearest: {', '.join(near)}." if near else "Labels are case-sensitive: E, L0H3, U."
     return f"this graph has no node {name}: {_sizes(name, alphabet)}", advice
@@ -90,6 +92,9 @@ def _unknown(name: str, alphabet: Alphabet) -> tuple[str, str]:
 NO_PORTS = (
     "Patterns and gates are frozen here: write L0H2 for what the head moves. Edges through values, keys and queries "
     "are in the difference of two runs, px.contrast(run, other)."
+)
+WHOLE_MLPS = (
+    "Write L0M or M for a whole MLP, or make the contrast with px.contrast(run, other, mlp_ports=True)."
 )
 
 

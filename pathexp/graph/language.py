@@ -20,7 +20,8 @@ MAX_DEPTH = 32
 ANY = "."
 """The atom that stands for any component."""
 
-PORTS = ("V", "K", "Q", "value", "gate")
+MLP_PORTS = ("value", "gate")
+PORTS = ("V", "K", "Q", *MLP_PORTS)
 """Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`."""
 
 POINTS = ("mid", "out", "attn_out", "mlp_out", "score")

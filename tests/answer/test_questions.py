@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.answer import Answer
+from pathexp.answer import Answer, Table
 from pathexp.circuits.attribution.contrast_summary import contrast_summary
 from pathexp.circuits.composition.virtual_weight import largest_entries
 from pathexp.circuits.heads.attention import attention
@@ -150,6 +150,10 @@ def test_an_answer_has_every_form(name, answers):
     assert '<div class="pathexp">' in answer._repr_html_() and answer.to_latex().strip()
     rows = list(csv.DictReader(io.StringIO(answer.to_csv())))
     assert len(rows) == len(answer.records()) > 0
+    names = [part.name for part in answer.document.of(Table)]
+    assert list(answer.tables()) == names == list(data.get("tables", {})), (
+        "a table of the same name would be lost"
+    )
     for table in answer.tables():
         assert len(answer.records(table)) == len(list(csv.DictReader(io.StringIO(answer.to_csv(table)))))
 

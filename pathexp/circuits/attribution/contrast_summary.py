@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ...answer import Facts, Note, Part
+from ...answer import Facts, Figure, Note, Part, Table
 from ...arguments import expect, whole
 from ...errors import PathexpError, TokenError
 from ...expansion import expand
@@ -17,6 +17,7 @@ from ...graph import Contrast, contrast
 from ...model import Model, Target, Trace, load
 from ...model.trace import check_trace
 from .attribution import Attribution, attribution
+from .beside import check_methods
 
 TEXT = "Macbeth shall sleep no more. Macbeth shall"
 OTHER_TEXT = "Macbeth doth sleep no more. Macbeth shall"
@@ -33,6 +34,8 @@ class ContrastSummary(PathSummary):
     >>> found.ok, found.shares["keys"] / found.shares.target.value > 0.8
     (True, True)
     """
+
+    beside: tuple[str, ...] = ()
 
     @property
     def graph(self) -> Contrast:
@@ -52,8 +55,8 @@ class ContrastSummary(PathSummary):
 
     @cached_property
     def heads(self) -> Attribution:
-        """What each head writes that the sink reads."""
-        return attribution(self.graph, self.target, by="head")
+        """What each head writes that the sink reads, and what the other methods of `beside` say of the largest `k`."""
+        return attribution(self.graph, self.target, by="head", beside=self.beside, k=self.k)
 
     def headline(self) -> str:
         """Return what the target differs by, and through how many paths."""
@@ -66,7 +69,7 @@ class ContrastSummary(PathSummary):
     def parts(self) -> Iterator[Part]:
         """Yield the other run, what is replaced by secants, the verdict, the shares, heads, and the tree or the paths."""
         here, there = self.graph.runs
-        yield run_facts(here, self.target)
+        yield run_facts(here, self.graph.difference(self.target))
         yield Facts(
             {"other_tokens": " ".join(str(int(token)) for token in there.tokens), "count": self.terms.count()}
         )
@@ -74,7 +77,7 @@ class ContrastSummary(PathSummary):
         yield Note("\n".join(self.graph.frozen or ("nothing: this model is linear",)), "secants")
         yield self.verdict.check
         for found in (self.shares, self.heads, *((self.sources,) if self.two_models else ())):
-            yield from shown_inside(found)
+            yield from (_named(part, f"by_{found.unit}") for part in shown_inside(found))
         yield from self.grown()
         if self.terms.count() <= FEW:
             yield self.ranking.table(f"the {len(self.ranking)} largest in absolute value:")
@@ -101,6 +104,7 @@ def contrast_summary(
     other: str | Sequence[int] | None = None,
     against: Model | str | Path | None = None,
     split: str = "midpoint",
+    beside: str | Sequence[str] = (),
     k: int = 10,
     nodes: int = 200,
     seconds: float | None = None,
@@ -114,6 +118,8 @@ def contrast_summary(
         another model; on one model the text of the default example.
     against: the model that the other run is made on, or its name or file; the run's own if not given.
     split: how the mixed part of products is divided: see `px.contrast`.
+    beside: other methods for the `k` largest heads, "gradient", "path patching", "live": see `px.attribution`. They patch
+        one run into the other, so both are unedited runs of one model.
     k, nodes: how many paths are listed where they are few, how many nodes of the tree are opened.
 
     Raises PathexpError where nothing to compare with is given, FreezeError for texts of unequal length in tokens or
@@ -128,8 +134,9 @@ def contrast_summary(
     expect("contrast_summary", k=(k, whole(1)), nodes=(nodes, whole(1)))
     graph = contrast(trace, other_run(trace, other, against), split=split)
     return ContrastSummary(
-        terms=expand(graph), target=target, k=k, nodes=nodes, seconds=seconds, progress=progress
-    )
+        terms=expand(graph), target=target, beside=check_methods(beside, "head"), k=k, nodes=nodes, seconds=seconds,
+        progress=progress,
+    )  # fmt: skip
 
 
 def other_run(trace: Trace, other: str | Sequence[int] | None, against: Model | str | Path | None) -> Trace:
@@ -143,6 +150,11 @@ def other_run(trace: Trace, other: str | Sequence[int] | None, against: Model | 
             "(`other`), or another model (`against`)"
         )
     return trace.model.run(OTHER_TEXT if other is None else other)
+
+
+def _named(part: Part, name: str) -> Part:
+    """A table or a picture of shares by its unit; three stand in one answer."""
+    return replace(part, name=name) if isinstance(part, Figure | Table) else part
 
 
 def is_default(trace: Trace) -> bool:

@@ -12,7 +12,7 @@ from ...answer.parts import Value
 from ...arguments import TRUTH, expect
 from ...errors import GraphError, PathexpError
 from ...expansion import expand
-from ...expansion.header import counted, run_facts
+from ...expansion.header import counted, run_facts, shown_target
 from ...expansion.targets import on_stream
 from ...expansion.tolerance import ROUNDING, target_tolerance
 from ...graph import Query, ResidualGraph, Walk, empty_multigraph
@@ -164,9 +164,13 @@ class Flow(Answer):
 
     # The answer ----------------------------------------------------------------------------------------
 
+    @property
+    def _shown(self) -> Target:
+        return shown_target(self.walk.graph, self.target)
+
     def headline(self) -> str:
         """Return whose flow it is."""
-        return f"flow of {self.target.label} at position {self.target.position}: {self.value:+.4f}"
+        return f"flow of {self._shown.label} at position {self.target.position}: {self.value:+.4f}"
 
     def parts(self) -> Iterator[Part]:
         """Yield the edges, the nodes, what pruning left over, that nothing is lost, and a picture."""
@@ -199,9 +203,9 @@ class Flow(Answer):
             found |= {"share": self.share, "remainder": self.remainder, "taken": self.taken,
                       "whole": self.whole.value, "whole_edges": len(self.whole.edges)}  # fmt: skip
         trace = self.walk.graph.trace
-        about: dict[str, Value] = {"target": self.target.label, "position": self.target.position}
+        about: dict[str, Value] = {"target": self._shown.label, "position": self.target.position}
         if trace is not None:
-            about = dict(run_facts(trace, self.target).values)
+            about = dict(run_facts(trace, self._shown).values)
         return Facts(about | found)
 
     def _edges(self) -> Table:
@@ -230,7 +234,7 @@ class Flow(Answer):
             "flow", "flow",
             {"nodes": [{"label": n.name, "column": n.block + 1, "value": n.flow} for n in self.nodes],
              "edges": [{"source": e.writer, "target": e.reader, "flow": e.flow} for e in self.edges]},
-            f"{self.target.label}, position {self.target.position}", self._unit,
+            f"{self._shown.label}, position {self.target.position}", self._unit,
         )  # fmt: skip
 
 

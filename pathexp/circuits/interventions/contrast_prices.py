@@ -175,6 +175,14 @@ class Cutting:
     graph: Contrast
     target: Target
 
+    def __post_init__(self) -> None:
+        here, there = self.graph.runs
+        if here.model is not there.model:
+            raise PathexpError(
+                "live, paths are patched from one run into the other, which takes two runs of one model; this contrast "
+                "is of two models. px.attribution(graph, target, by='source') divides it by the weights that differ."
+            )
+
     def price(self, name: str, cut: ContrastCut) -> Price:
         """Measure one cut by every method."""
         here, there = self.graph.runs

@@ -13,7 +13,7 @@ from ...errors import PathexpError
 from ...graph import Contrast, Query, Walk, positions_needed
 from ...model import Target
 from ...model.points import LOGITS
-from ..header import amount, counted, matching, run_facts
+from ..header import amount, counted, matching, run_facts, shown_target
 from ..path import Path
 from ..search import interrupts
 from ..targets import on_stream
@@ -152,9 +152,9 @@ class Tree(Answer):
         return self.stopped != "interrupted"
 
     def _facts(self) -> Iterator[Facts]:
-        trace = self.growth.numbers.graph.trace
-        if trace is not None:
-            yield run_facts(trace, self.target)
+        graph = self.growth.numbers.graph
+        if graph.trace is not None:
+            yield run_facts(graph.trace, shown_target(graph, self.target))
         yield Facts({"query": str(self.query), "direction": self.direction, "opened": self.nodes,
                      "paths": self.count, "value": self.value, "finished": self.finished, "stopped": self.stopped})  # fmt: skip
 
