@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -168,6 +168,22 @@ class Trace:
             raise TokenError(f"logit_difference needs two tokens, found {self._name(first)} twice.")
         label = f"logit of {self._name(first)} minus {self._name(second)}"
         return self._of_logits(self._one_hot(first) - self._one_hot(second), place, label)
+
+    def probability(self, token: Token, position: int = -1) -> NoReturn:
+        """Say why the probability of a token is no target of one run: raises TargetError, always."""
+        self._not_linear("probability", token, position)
+
+    def log_prob(self, token: Token, position: int = -1) -> NoReturn:
+        """Say why the log-probability of a token is no target of one run: raises TargetError, always."""
+        self._not_linear("log_prob", token, position)
+
+    def _not_linear(self, name: str, token: Token, position: int) -> NoReturn:
+        found, place = self._name(self._token(token)), self._position(position)
+        raise TargetError(
+            f"trace.{name}({found}) at position {place} is no sum over the paths of one run: the softmax over the "
+            f"logits is not linear. Ask for trace.logit or trace.logit_difference; between two runs it is an exact "
+            f"sum: px.contrast(run, other).{name}({found})."
+        )
 
     def direction(
         self, vector: npt.ArrayLike, position: int = -1, space: Space = "logits", *, at: str = ""
