@@ -121,18 +121,6 @@ def whole(least: int = 0) -> Callable[[str], int]:
     return read
 
 
-def token_ids(words: str) -> list[int]:
-    """Read token ids.
-
-    >>> token_ids("3,14 15")
-    [3, 14, 15]
-    """
-    try:
-        return [int(word) for word in words.replace(",", " ").split()]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected integers such as 3,14,15, got {words!r:.60}") from None
-
-
 def words(listed: str) -> tuple[str, ...]:
     """Read words between commas; a hyphen stands for a blank.
 

@@ -25,7 +25,7 @@ from ..expansion.scores.score import score
 from ..expansion.scores.term import KINDS
 from ..expansion.summary import summary
 from ..graph import SPLITS
-from .command import QUERY, SEED, Command, Option, fraction, ids, integer, positive, token_ids, whole, words
+from .command import QUERY, SEED, Command, Option, fraction, ids, integer, positive, whole, words
 
 MLP = Option(
     "mlp", "whether paths pass through MLPs, start at them, or pass through single neurons", choices=("gate", "source", "neurons")
@@ -78,7 +78,7 @@ COMMANDS = (
         takes="target", top="k", long=True,
         options=(
             Option("other", "the text to compare with, of as many tokens", positional=True),
-            Option("other_tokens", "token ids instead of the other text, such as 3,14,15", token_ids, keyword="other"),
+            Option("other_tokens", "token ids instead of the other text, such as 3,14,15", ids, keyword="other"),
             Option("against", "run the text (or the other text) on this model of the same shape", metavar="OTHER_MODEL",
                    loads=True),
             Option("split", "how products are divided between the runs (midpoint)", choices=tuple(SPLITS)),

@@ -82,7 +82,9 @@ def _empty(name: str) -> tuple[str, str]:
 def _unknown(name: str, alphabet: Alphabet) -> tuple[str, str]:
     if asked_for_port(name) and not has_ports(alphabet):
         return f"{name} names an edge by its port, and this graph keeps no ports apart", NO_PORTS
-    if name.rpartition(".")[2] in MLP_PORTS and alphabet.classes.get("M"):
+    whole, _, port = name.rpartition(".")
+    mlps = alphabet.classes.get("M", frozenset())
+    if port in MLP_PORTS and mlps & (alphabet.meaning(whole) if whole else mlps):
         return f"{name} names a port of MLPs, and in this contrast MLPs are whole", WHOLE_MLPS
     near = nearest(name, alphabet)
     advice = f"Nearest: {', '.join(near)}." if near else "Labels are case-sensitive: E, L0H3, U."
