@@ -141,6 +141,10 @@ def test_a_tree_and_a_flow_of_a_contrast_say_that_they_are_of_a_difference(graph
     ):
         assert said in found.headline()
         assert found.to_dict()["target_value"] == pytest.approx(graph.difference(target).value, abs=1e-9)
+    ranking = px.expand(graph).top(3, target)
+    found = ranking.to_dict()
+    assert found["target"] == "logit of ' sleep', difference"
+    assert found["value"] + found["remainder"] == pytest.approx(found["target_value"], abs=1e-9)
     assert "difference" not in px.flow(graph.runs[0], target).headline()
 
 

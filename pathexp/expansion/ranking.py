@@ -15,7 +15,7 @@ from ..errors import PathexpError
 from ..graph import Array, Indices, Walk
 from ..model import Target
 from .bundle import bundle
-from .header import counted
+from .header import counted, shown_target
 from .path import Path
 from .proof import Certificate, ProofCheck, check_ranking
 from .proof.checker import Claims
@@ -145,7 +145,8 @@ class Ranking(Answer):
                 for name in ("count", "examined", "exact", "bound", "margin", "ties", "remainder")
             }
         )
-        yield Facts({"value": self.value, "target": self.target.label, "target_value": self.target.value})
+        target = self.target if self.walk is None else shown_target(self.walk.graph, self.target)
+        yield Facts({"value": self.value, "target": target.label, "target_value": target.value})
         yield self.table()
         yield Note(self.certainty)
         yield self.figure()
