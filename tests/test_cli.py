@@ -335,3 +335,22 @@ def test_narrow_terminals_keep_the_sink_of_a_path(columns):
     ranking = px.expand(trace).where("E L0 L1 L2 L3 L4 L5 L6 .* U").top(5, trace.logit(1))
     shown = text.render(ranking.document, width=columns)
     assert shown.count(" U ") >= 5 and "…" in shown
+
+
+def test_the_budget_of_bytes_is_an_option(capsys, model_file):
+    before = px.memory_budget().limit
+    try:
+        code, out, _ = run(capsys, "expand", model_file, "--tokens", "1,2", "--memory", "3MB", "--json")
+        assert code == 0 and px.memory_budget().limit == 3_000_000
+        px.memory_budget(before)
+        assert run(capsys, "expand", model_file, "--tokens", "1,2", "--json")[1] == out
+        assert px.memory_budget().limit == before
+    finally:
+        px.memory_budget(before)
+
+
+def test_a_budget_that_is_no_size_is_refused_by_the_option(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["heads", "--memory", "much"])
+    assert stop.value.code == 2
+    assert "argument --memory: expected a number of bytes such as" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
+from ..budget import bytes_of, memory_budget
 from ..errors import LoadError, PathexpError
 from ..graph import Contrast, contrast
 from ..model import Model, Target, Trace, load, models
@@ -18,6 +19,28 @@ LOADING = (
     Option("vocab_from_checkpoint", "take the size of the vocabulary from the tensors", flag=True),
     Option("strict", "refuse where the default is to warn", flag=True),
     Option("ignore", "a configuration key that does not matter", many=True, metavar="KEY"),
+)
+
+
+def memory(word: str) -> int:
+    """Read a number of bytes.
+
+    >>> memory("3GB")
+    3000000000
+    """
+    try:
+        return bytes_of(word)
+    except PathexpError:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of bytes such as 3000000000, 3GB or 512MiB, got {word!r:.40}"
+        ) from None
+
+
+MEMORY = Option(
+    "memory",
+    "bytes that may be kept to be used again, such as 3GB: raised weights, maps, tables (default: PATHEXP_MEMORY, or 2GiB)",
+    memory,
+    metavar="BYTES",
 )
 
 TARGET = (
@@ -51,6 +74,13 @@ def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
     group = parser.add_argument_group("options for ambiguous checkpoints")
     for option in LOADING:
         option.declare(group)
+    MEMORY.declare(parser)
+
+
+def set_memory(options: argparse.Namespace) -> None:
+    """Set the budget of bytes to what the command line says, if it does."""
+    if options.memory is not None:
+        memory_budget(options.memory)
 
 
 def model_of(options: argparse.Namespace, name: str = "") -> Model:

@@ -20,7 +20,7 @@ from ..expansion.header import model_line, prediction_line, text_line
 from ..graph import check_graph_file, save_graph
 from .cases import averaged, check_cases, declare_cases, of_cases
 from .command import LENGTH, SAMPLE, UNKNOWN, WINDOWS, Command, Option, seconds, whole
-from .inputs import contrast_of, declare_inputs, model_of, target_of, trace_of
+from .inputs import contrast_of, declare_inputs, model_of, set_memory, target_of, trace_of
 
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
 """Exit codes: done and proven; done, but a check failed; the input was refused; something was cut short."""
@@ -143,6 +143,7 @@ def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[s
     if command.takes == "nothing":
         yield "", []
         return
+    set_memory(options)
     announce(f"loading {options.model}", getattr(options, "quiet", False))
     model = model_of(options)
     yield model_line(model), [model]

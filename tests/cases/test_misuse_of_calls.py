@@ -100,7 +100,7 @@ def calls():
         "repeated_runs": {**short, "runs": 1, "prefix": [1], "seed": 1},
         "rerun": {"trace": trace, "edits": {"embed": lambda x: x}},
         "rotate_basis": {"model": model, "k": 3, "seed": 1},
-        "row_maximum_on_diagonal": {"map": vw @ vw.T, "block": 100},
+        "row_maximum_on_diagonal": {"map": vw @ vw.T},
         "skip_trigrams": {"model": one, "k": 2, "head": "L0H0", "source": 1, "bugs": 1, "contexts": 2},
         "spectrum": {"map": vw @ vw.T},
         "swap_ov": {"model": model, "a": "L0H0", "b": "L1H0"},

@@ -17,7 +17,7 @@ from ..corpus.tally import Tally
 from .copying import spectrum_columns, spectrum_row
 from .head_types import HeadType, HeadTypes, head_types
 from .heads import loss_parts
-from .induction_pairs import InductionPair, induction_pairs
+from .induction_pairs import SHARE, InductionPair, induction_pairs
 from .induction_score import InductionScore, induction_score
 from .induction_verdict import UNDECIDED, YES, HeadVerdict, copies, head_verdict, model_verdict
 from .pointer_pairs import PointerPair, pointer_pairs
@@ -113,12 +113,27 @@ class Induction(Answer):
         )
         yield from loss_parts(self.types)
         yield self._pairs()
+        yield from self._left_out()
         yield from self._why()
         if pointing := [pair for pair in self.pointers if pair.is_induction]:
             yield _pointers_table(pointing)
         if self.scores:
             yield scores_table(self.scores)
         yield self.types.figure()
+
+    def _strongest(self) -> list[InductionPair]:
+        """The strongest pair of every head that has an earlier one."""
+        return [pair for head in self.types.heads if (pair := self.strongest_pair(head.label))]
+
+    def _left_out(self) -> Iterator[Part]:
+        """How many rows have no share of tokens that match themselves best, and why, if any has none."""
+        found = self._strongest()
+        if left := sum(pair.shown_on_diagonal is None for pair in found):
+            yield Note(
+                f"top-1 self-match: not computed for {left} of {len(found)} heads ({self.model.config.d_vocab:,} tokens), "
+                "which are no induction heads by these weights\nwhatever it is: attention, matching or copying is below "
+                f"{SHARE}"
+            )
 
     def _why(self) -> Iterator[Part]:
         """Why each head that is one, or may be one, is."""
@@ -130,8 +145,8 @@ class Induction(Answer):
             yield Note("\n".join(f"{each.head}: {each.because}" for each in rows), "because")
 
     def _pairs(self) -> Table:
-        """The strongest pair of every head that has an earlier one; heads that are induction heads first."""
-        found = [pair for head in self.types.heads if (pair := self.strongest_pair(head.label))]
+        """The same, heads that are induction heads first."""
+        found = self._strongest()
         found.sort(key=lambda pair: (not pair.is_induction, -self.types[pair.head].attention[INDUCTION]))
         head = (
             columns.text("head"), columns.flag("induction"),
@@ -151,7 +166,7 @@ class Induction(Answer):
     def _row(self, pair: InductionPair) -> tuple[object, ...]:
         return (
             pair.head, pair.is_induction, self.types[pair.head].attention[INDUCTION], pair.previous_head,
-            pair.previous, self.types[pair.previous_head].previous_at_keys, *spectrum_row(pair.matching), pair.on_diagonal, *spectrum_row(pair.copying),
+            pair.previous, self.types[pair.previous_head].previous_at_keys, *spectrum_row(pair.matching), pair.shown_on_diagonal, *spectrum_row(pair.copying),
         )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from ...graph.from_weights import embedding
 from ...model import Model
 from ...model.model import check_model
 from .copying import ov_spectrum
+from .diagonal import WHOLE
 from .head import Head, every_head
 from .positional_patterns import positional_patterns, previous_token_share
 from .spectrum import Spectrum, row_maximum_on_diagonal, turned_spectrum
@@ -74,8 +75,14 @@ class InductionPair:
 
     @cached_property
     def on_diagonal(self) -> float:
-        """The share of tokens whose best match is themselves. O(d_vocab² d_head): seconds for a large vocabulary."""
+        """The share of tokens whose best match is themselves, of all of them: up to O(d_vocab² d_head)."""
         return row_maximum_on_diagonal(self.table)
+
+    @property
+    def shown_on_diagonal(self) -> float | None:
+        """`on_diagonal`; None where the vocabulary is large and the pair is no induction circuit whatever it is."""
+        wanted = self.late.model.config.d_vocab <= WHOLE or self.strength >= SHARE
+        return self.on_diagonal if wanted else None
 
     @property
     def strength(self) -> float:

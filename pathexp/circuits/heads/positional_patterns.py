@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...graph import Array
+from ...graph import Array, WeakCache
 from ...model import Config, Model, Weights
+
+MEANS: WeakCache[Model, Array] = WeakCache()
+"""The mean embedding of the models that are alive, (d_model, 1): read once for all layers."""
 
 
 def positional_patterns(model: Model, layer: int, positions: int) -> Array:
@@ -21,7 +24,8 @@ def positional_patterns(model: Model, layer: int, positions: int) -> Array:
         model.config, n_layers=1, d_vocab=1, d_out=1, d_mlp=0, gated=False, parallel=None, tied=False,
         windows=None if model.config.windows is None else (model.config.windows[layer],),
     )  # fmt: skip
-    alike = Model(config, _one_layer(w, config, layer))
+    mean = MEANS.get(model, None, lambda: w.W_E.mean(axis=1, keepdims=True))
+    alike = Model(config, _one_layer(w, mean, config, layer))
     return np.array(alike.run(np.zeros(positions, dtype=np.int64)).patterns[0])
 
 
@@ -32,11 +36,11 @@ _STACKED = (
 _WHOLE = ("W_pos", "g_embed", "b_embed", "g_final", "b_final")
 
 
-def _one_layer(w: Weights, config: Config, layer: int) -> Weights:
+def _one_layer(w: Weights, mean: Array, config: Config, layer: int) -> Weights:
     arrays = w.arrays()
     kept = {name: arrays[name][layer : layer + 1] for name in _STACKED if name in arrays}
     kept |= {name: arrays[name] for name in _WHOLE if name in arrays}
-    return Weights(W_E=w.W_E.mean(axis=1, keepdims=True), W_U=np.zeros((1, config.d_model)), **kept)
+    return Weights(W_E=mean, W_U=np.zeros((1, config.d_model)), **kept)
 
 
 def previous_token_share(pattern: Array) -> float:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ...algebra import LinearMap, waist
 from ...algebra.operations import endomorphism
-from ...arguments import expect, instance, whole
+from ...arguments import expect, instance
 from ...graph import Array
+from .row_maxima import maximum_at
 
 NO_EIGENVALUES = "no nonzero eigenvalues"
 
@@ -119,26 +120,18 @@ def _conditions(right: NDArray[np.complex128]) -> Array:
         return np.asarray(np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=0))
 
 
-def row_maximum_on_diagonal(map: LinearMap, block: int = 2**22) -> float:
+def row_maximum_on_diagonal(map: LinearMap) -> float:
     """Return the share of rows whose largest entry stands on the diagonal; ties count for the diagonal.
 
-    For an OV table: of how many tokens the logit is raised most by attending to that token itself. The table
-    is formed `block` entries at a time. Raises SpaceError unless the map goes from a space to itself.
+    For an OV table: of how many tokens the logit is raised most by attending to that token itself. Each row is formed
+    only until an entry is above the one on the diagonal. Raises SpaceError unless the map goes from a space to itself.
 
     >>> from pathexp.algebra import Dense, Space
     >>> three = Space("three", 3)
     >>> row_maximum_on_diagonal(Dense([[5, 1, 0], [9, 2, 0], [0, 0, 1]], three, three))
     0.6666666666666666
     """
-    expect("row_maximum_on_diagonal", block=(block, whole(1)))
     expect("row_maximum_on_diagonal", map=(map, instance(LinearMap, "a linear map")))
     endomorphism(map, "row maximum on the diagonal")
     left, right = waist(map)
-    step = max(1, block // max(1, map.source.size))
-    wins = [_wins(left[at : at + step] @ right, at) for at in range(0, len(left), step)]
-    return float(np.concatenate(wins).mean())
-
-
-def _wins(rows: Array, start: int) -> NDArray[np.bool_]:
-    diagonal = rows[np.arange(len(rows)), start + np.arange(len(rows))]
-    return np.asarray(diagonal >= rows.max(axis=1))
+    return float(maximum_at(left, right, np.arange(len(left)), ties=True).mean())

@@ -77,11 +77,9 @@ def test_only_a_map_of_a_space_to_itself_has_a_spectrum():
         spectrum(Dense(np.ones((2, 3)), Space("a", 2), Space("b", 3)))
 
 
-def test_row_maxima_in_any_block_size():
+def test_row_maxima():
     table = np.random.default_rng(0).standard_normal((40, 40)) + 2 * np.eye(40)
-    expected = np.mean(table.argmax(axis=1) == np.arange(40))
-    for block in (1, 100, 2**22):
-        assert row_maximum_on_diagonal(square(table), block) == expected
+    assert row_maximum_on_diagonal(square(table)) == np.mean(table.argmax(axis=1) == np.arange(40))
 
 
 def test_by_hand():
