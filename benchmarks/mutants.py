@@ -5,7 +5,8 @@
 One place of one module is changed (a comparison, a sign, a number, a statement left out, two arguments exchanged) in a
 process of its own that never writes the change down, and the test files that know the module run until one fails. A
 mutant is killed if a test fails; what survives is printed with its place, to be looked at, and what ran out of processor
-time is counted apart.
+time is counted apart. A test that fails on the module as it is kills nobody: whatever kills is run once more without the
+change, and left out from then on if it fails there too.
 """
 
 from __future__ import annotations
@@ -202,29 +203,87 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(code, module.__dict__)
 
 
-def run(mutant: Mutant | None, tests: list[str], seconds: float) -> str:
-    """Run tests on a mutant (or on the module as it is): "killed", "survived", or "out of time" after so much processor time."""
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant: "killed", "survived" or "out of time", and the test that failed."""
+
+    what: str
+    killer: str = ""
+
+
+class Judge:
+    """Runs tests on mutants, and knows which tests fail without one."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._sound = seconds, dict[str, bool]()
+
+    def outcome(self, mutant: Mutant, tests: list[str]) -> Outcome:
+        """Run tests until one fails that holds on the module as it is."""
+        while True:
+            found = run(mutant, tests, self.seconds, self.failing)
+            if found.what != "killed" or not found.killer or self._holds(found.killer):
+                return found
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The tests that fail without any mutant, as far as they were met."""
+        return tuple(test for test, sound in self._sound.items() if not sound)
+
+    def _holds(self, test: str) -> bool:
+        if test not in self._sound:
+            self._sound[test] = run(None, [test], WAITED * self.seconds).what == "survived"
+        return self._sound[test]
+
+
+def run(mutant: Mutant | None, tests: list[str], seconds: float, without: tuple[str, ...] = ()) -> Outcome:
+    """Run tests on a mutant (or on the module as it is) for at most so much processor time."""
+    ours, theirs = os.pipe()
     child = os.fork()
     if not child:
+        os.close(ours)
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds) + 5))
-        os._exit(_tested(mutant, tests))
-    late = time.monotonic() + WAITED * seconds
-    while time.monotonic() < late:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            stopped = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
-            return "out of time" if stopped else "killed" if status else "survived"
-        time.sleep(0.05)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return "out of time"
+        os._exit(_tested(mutant, tests, without, theirs))
+    os.close(theirs)
+    status = _waited(child, WAITED * seconds)
+    with os.fdopen(ours) as said:
+        killer = said.readline().strip()
+    if status is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)):
+        return Outcome("out of time")
+    return Outcome("killed", killer) if status else Outcome("survived")
 
 
 WAITED = 20
 """How many times its processor time a child may wait for on a busy machine."""
 
 
-def _tested(mutant: Mutant | None, tests: list[str]) -> int:
+def _waited(child: int, seconds: float) -> int | None:
+    """The status of a process once it ends; None, and it is ended, after so many seconds."""
+    late = time.monotonic() + seconds
+    while time.monotonic() < late:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+class _Failures:
+    """Writes the names of tests that fail into a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe = pipe
+
+    def pytest_runtest_logreport(self, report: object) -> None:
+        self.pytest_collectreport(report)
+
+    def pytest_collectreport(self, report: object) -> None:
+        if report.failed:  # type: ignore[attr-defined]
+            os.write(self.pipe, f"{report.nodeid}\n".encode())  # type: ignore[attr-defined]
+
+
+def _tested(mutant: Mutant | None, tests: list[str], without: tuple[str, ...], pipe: int) -> int:
     """Whether tests fail, in this process: 0 if none does."""
     os.chdir(ROOT)
     silence = os.open(os.devnull, os.O_WRONLY)
@@ -237,7 +296,8 @@ def _tested(mutant: Mutant | None, tests: list[str]) -> int:
             importlib.import_module(mutant.module)
 
         options = ["-x", "-q", "-n0", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly"]
-        return min(int(pytest.main([*options, *tests])), 1)
+        options.extend(f"--deselect={test}" for test in without)
+        return min(int(pytest.main([*options, *tests], plugins=[_Failures(pipe)])), 1)
     except BaseException:  # a mutant that does not even import
         return 1
 
@@ -263,13 +323,19 @@ def main(arguments: list[str] | None = None) -> None:
         importlib.import_module(name)
     print(f"mutants; {machine()}", flush=True)
     only, amount = ("algebra/spaces", 2) if options.tiny else (options.only, options.mutants)
-    outcomes = Counter[str]()
+    outcomes, judge = Counter[str](), Judge(options.seconds)
     for mutant in sampled(amount, options.seed, only):
-        outcome = run(mutant, tests_of(mutant.path, options.files), options.seconds)
-        outcomes[outcome] += 1
-        if outcome == "survived":
-            print(f"survived: {mutant}", flush=True)
-        print(f"{outcomes.total()} of {amount}: {outcome}", file=sys.stderr, flush=True)
+        outcome = judge.outcome(mutant, tests_of(mutant.path, options.files))
+        outcomes[outcome.what] += 1
+        if outcome.what != "killed":
+            print(f"{outcome.what}: {mutant}", flush=True)
+        print(
+            f"{outcomes.total()} of {amount}: {outcome.what} {outcome.killer or mutant}",
+            file=sys.stderr,
+            flush=True,
+        )
+    for test in judge.failing:
+        print(f"kills nobody, fails on the module as it is: {test}")
     dead = outcomes["killed"]
     counts = ", ".join(f"{amount} {what}" for what, amount in outcomes.most_common())
     print(

@@ -44,14 +44,23 @@ def forward(model: Model, tokens: Tokens, edits: Edits = NO_EDITS) -> Trace:
     another shape.
     """
     run = Run(model.config, model.weights, edits)
+    logits = played(run, tokens)
+    run.check_edits()
+    return _trace(model, tokens, logits, run)
+
+
+def played(run: Run, tokens: Tokens) -> Array:
+    """Return the logits (n, O) of token ids, before any cap; the run keeps what happened.
+
+    Raises WeightsError if a score or a logit is not finite.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows reaches scores or logits, and raises
         stream = run.embed(tokens)
-        for layer in range(model.config.n_layers):
+        for layer in range(run.config.n_layers):
             stream = run.block(stream, layer)
         logits = run.unembed(stream)
         check_finite(logits, "a logit", "position, token")
-    run.check_edits()
-    return _trace(model, tokens, logits, run)
+    return logits
 
 
 def rerun(trace: Trace, edits: Edits) -> Trace:

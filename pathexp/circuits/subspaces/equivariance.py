@@ -14,8 +14,9 @@ from ...arguments import SEED, expect, instance
 from ...errors import PathexpError
 from ...expansion.header import model_facts
 from ...model import Config, Model, Trace
+from ...model.rewrite.difference import between
+from ...model.rounding import run_tolerance
 
-SHARE = 1e-9
 _LENGTH = 8
 
 
@@ -23,7 +24,7 @@ _LENGTH = 8
 class Equivariance(Answer):
     """Whether permuting the tokens permutes the output, and by what a model could tell order.
 
-    ``changes``: at each place of the permuted text, the largest difference between the logits that its token had and
+    ``equivariant`` is false, and ``reason`` says why, where rounding leaves nothing to tell. ``changes``: at each place of the permuted text, the largest difference between the logits that its token had and
     has; ``gives_order``: the switches by which order enters.
     """
 
@@ -36,6 +37,7 @@ class Equivariance(Answer):
     tokens: tuple[int, ...]
     permutation: tuple[int, ...]
     gives_order: tuple[str, ...]
+    reason: str = ""
 
     @property
     def change(self) -> float:
@@ -44,6 +46,10 @@ class Equivariance(Answer):
 
     def headline(self) -> str:
         """Return whether the model tells order, and the largest change beside the tolerance."""
+        if self.reason:
+            return (
+                f"cannot tell whether permuting {len(self.tokens)} tokens permutes the output: {self.reason}"
+            )
         found = "equivariant" if self.equivariant else "not equivariant"
         does = "permutes the output" if self.equivariant else "does more than permute the output"
         sign = "≤" if self.equivariant else ">"
@@ -83,7 +89,7 @@ def equivariance(what: Model | Trace, *, seed: int = 0) -> Equivariance:
     """Permute the tokens of a text and see whether the output is permuted alike, and no more.
 
     Attention is a weighted mean over a set: without positions and without a causal mask a transformer sees its
-    text as a bag (Vaswani et al. 2017, section 3.5). Costs two runs.
+    text as a bag (Vaswani et al. 2017, section 3.5). Costs eight runs.
 
     Parameters
     ----------
@@ -108,12 +114,12 @@ def equivariance(what: Model | Trace, *, seed: int = 0) -> Equivariance:
             f"order can be told only between different tokens; found {ids.tolist()!r:.60}: give at least two"
         )
     order = _moving(ids, rng)
-    before, after = model.run(ids).logits[order], model.run(ids[order]).logits
+    before, after = model.run(ids).logits_before_cap[order], model.run(ids[order]).logits_before_cap
     changes = tuple(np.abs(before - after).max(axis=-1).tolist())
-    tolerance = SHARE * float(np.abs(before).max())
+    found = between(before, after, run_tolerance((model, ids), (model, ids[order])))
     chosen = tuple(int(token) for token in ids), tuple(int(place) for place in order)
     return Equivariance(
-        model, max(changes) <= tolerance, changes, tolerance, *chosen, _gives_order(model.config)
+        model, found.equal, changes, found.tolerance, *chosen, _gives_order(model.config), found.reason
     )
 
 

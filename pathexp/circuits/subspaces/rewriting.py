@@ -15,6 +15,7 @@ from ...expansion.header import model_facts
 from ...model import Model, rewrite
 from ...model.model import check_model
 from ...model.rewrite.difference import Difference
+from ...model.rounding import MEASURED
 
 ROTATE = "rotate"
 BY_NAME: Mapping[str, Callable[[Model], Model]] = {
@@ -60,7 +61,8 @@ class Rewriting(Answer):
         for step, found in zip(self.steps, self.differences, strict=True):
             shifted = _shifts(found)
             what = f"{step} keeps the {'log-probabilities' if shifted else 'logits'}"
-            yield Check(what, found.beside_constants if shifted else found.raw, found.tolerance)
+            error = found.beside_constants if shifted else found.raw
+            yield Check(what, error, found.tolerance, MEASURED, reason=found.reason)
         yield Note("\n".join(self.model.history) or "none: there was nothing to do", "history")
         if self.saved:
             yield Note(f"written to {self.saved}")
@@ -77,7 +79,7 @@ def rewriting(
 
     Steps: those of `px.rewrite`, by name; `seed` draws the basis of "rotate". A step that is not valid is refused with the
     reason and nothing is written. Elhage et al. 2021, "Model Simplifications", "Technical Details". `out` ends in .npz.
-    Costs two runs of up to 9 tokens a step.
+    Costs sixteen runs of up to 9 tokens a step.
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=1, norm="layernorm", biases=True)

@@ -13,13 +13,12 @@ from ...answer import Answer, Check, Facts, Figure, Note, Part, Table, columns
 from ...arguments import AMOUNT, expect
 from ...errors import PathexpError
 from ...expansion.header import counted, model_facts
-from ...graph import Array
+from ...graph import Array, lengths
 from ...graph.ports import Ports, readers_of, writers_of
 from ...model import Model, rewrite
 from ...model.model import check_model
+from ...model.rounding import CONFIDENCE, MEASURED, UNIT
 
-WEIGHTS = 1e-10
-"""The largest change of a virtual weight, over its largest entry, that counts as rounding."""
 TOKENS = 256
 """Of a table over more tokens or positions than this, so many drawn by the seed are compared."""
 
@@ -43,8 +42,8 @@ class RotatedBasis(Answer):
     """One model in two bases of its stream.
 
     `logits`: the largest change of a logit, and `tolerance` what rounding may change. `weights`: the largest change of
-    any entry of any virtual weight, over that map's largest entry; `pairs` how many writer-reader pairs were
-    compared. `coordinates`: per writer, its largest coordinates in both bases.
+    any entry of any virtual weight, over the lengths of the row and the column that it is the product of; `pairs` how many
+    writer-reader pairs were compared. `coordinates`: per writer, its largest coordinates in both bases.
     """
 
     live: ClassVar[frozenset[str]] = frozenset({"model"})
@@ -56,6 +55,7 @@ class RotatedBasis(Answer):
     weights: float
     pairs: int
     width: int
+    reason: str = ""
 
     @property
     def kept(self) -> float:
@@ -93,10 +93,10 @@ class RotatedBasis(Answer):
         """Return whether virtual weights and logits stayed."""
         return (
             Check(
-                f"{counted(self.pairs, 'virtual weight')} stayed", self.weights, WEIGHTS,
-                "1e-10 of the largest entry of each", name="virtual weights",
+                f"{counted(self.pairs, 'virtual weight')} stayed", self.weights, weights_tolerance(self.width),
+                "rounding of both, over the lengths of rows and columns", name="virtual weights",
             ),
-            Check("the logits stayed", self.logits, self.tolerance, "rounding of both models", name="logits"),
+            Check("the logits stayed", self.logits, self.tolerance, MEASURED, reason=self.reason, name="logits"),
         )  # fmt: skip
 
     def _table(self) -> Table:
@@ -143,8 +143,9 @@ def rotate_basis(model: Model, *, k: int = 10, seed: int = 0) -> RotatedBasis:
     changes = [_change(first, second, *pair, seed) for pair in _pairs(first, writers)]
     difference = rewrite.compare(model, rotated)
     return RotatedBasis(
-        model, largest, difference.raw, difference.tolerance, max(changes, default=0.0), len(changes), width
-    )
+        model, largest, difference.raw, difference.tolerance, max(changes, default=0.0), len(changes), width,
+        difference.reason,
+    )  # fmt: skip
 
 
 def _without_basis(model: Model) -> Model:
@@ -165,13 +166,28 @@ def _largest(writer: LinearMap, k: int) -> tuple[int, ...]:
     return tuple(int(place) for place in np.argsort(-sizes, kind="stable")[:k])
 
 
+def weights_tolerance(width: int) -> float:
+    """Return how far an entry of a virtual weight may drift by rounding, over the lengths of its row and column.
+
+    Reader and writer are each turned by a product over d_model, the rotation itself is one, and so are both entries:
+    five times a noise of u √d, of which ten deviations are allowed (`pathexp.expansion.tolerance`).
+
+    >>> weights_tolerance(64) < 3e-14
+    True
+    """
+    return CONFIDENCE * UNIT * float(np.sqrt(5 * width))
+
+
 def _change(first: Ports, second: Ports, writer: str, reader: str, seed: int) -> float:
-    """Return the largest change of a virtual weight, over its largest entry."""
-    before, after = (
-        _sampled(ports.reader(reader), 0, seed) @ _sampled(ports.writer(writer), 1, seed)
+    """Return the largest change of an entry of a virtual weight, over the lengths of its row and column."""
+    sides = [
+        (_sampled(ports.reader(reader), 0, seed), _sampled(ports.writer(writer), 1, seed))
         for ports in (first, second)
-    )
-    return float(np.abs(before - after).max()) / (float(np.abs(before).max()) or 1.0)
+    ]
+    (before, after), (reads, writes) = (reads @ writes for reads, writes in sides), sides[0]
+    sizes = lengths(reads)[:, None] * lengths(writes.T)
+    changed = np.abs(before - after)
+    return float(np.divide(changed, sizes, out=np.where(changed > 0, np.inf, 0.0), where=sizes > 0).max())
 
 
 def _sampled(map: LinearMap, axis: int, seed: int) -> Array:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...errors import RewriteError
 from ..model import Model, check_model
+from ..rounding import CONFIDENCE, UNIT
 from ..weights import Array
 from .draft import Draft
 from .norms import all_norms, multiplied
@@ -65,7 +66,10 @@ def turned_neurons(model: Model, R: Array) -> Model:
 
 
 def orthogonal(size: int, basis: npt.ArrayLike | int) -> Array:
-    """An orthogonal matrix, (size, size): as given, once it is checked, or at random from a seed (Haar)."""
+    """An orthogonal matrix, (size, size): as given, once it is checked, or at random from a seed (Haar).
+
+    Rows of R have length one: R Rᵀ is off by u √d for the rounding of R, made by products, and as much for this product.
+    """
     if isinstance(basis, int | np.integer) and not isinstance(basis, bool) and basis >= 0:
         q, r = np.linalg.qr(np.random.default_rng(basis).standard_normal((size, size)))
         return np.asarray(q * np.sign(np.diagonal(r)), dtype=np.float64)
@@ -73,9 +77,10 @@ def orthogonal(size: int, basis: npt.ArrayLike | int) -> Array:
     if R.shape != (size, size):
         raise RewriteError(f"rotate: a basis of this stream has shape ({size}, {size}), found {R.shape}")
     error = float(np.abs(R @ R.T - np.eye(size)).max(initial=0.0))
-    if not error < 1e-10:
+    if not error <= (rounding := 2 * CONFIDENCE * UNIT * float(np.sqrt(size))):
         raise RewriteError(
-            f"rotate: the basis is not orthogonal: R Rᵀ differs from the identity by {error:.3g}"
+            f"rotate: the basis is not orthogonal: R Rᵀ differs from the identity by {error:.3g}, rounding explains "
+            f"{rounding:.3g}. In single precision? Make it orthogonal in double: np.linalg.qr(R)[0]"
         )
     return R
 

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from ...errors import TokenError
 from ..model import Model
+from ..rounding import run_tolerance
 from ..weights import Array
 
-SHARE = 1e-9
-"""Two runs count as equal if they differ by at most this share of the largest logit."""
+BLIND = 1e-4
+"""A tolerance above this share of the logits' size would let real faults pass."""
 _LENGTH, _SEED = 9, 0
 
 
@@ -21,8 +22,9 @@ _LENGTH, _SEED = 9, 0
 class Difference:
     """The largest difference of raw logits, in nats, and the largest once each position's mean is taken off.
 
-    ``constants`` (n): by how much each position's logits are shifted; ``same_top``: at how many positions the
-    most likely token is the same.
+    ``tolerance``: what rounding explains, measured on both models (`pathexp.model.rounding`). ``constants`` (n): by how
+    much each position's logits are shifted; ``same_top``: at how many positions the most likely token is the same;
+    ``size``: the largest logit of both, beside each position's mean.
     """
 
     raw: float
@@ -30,19 +32,29 @@ class Difference:
     tolerance: float
     constants: Array
     same_top: int
+    size: float
 
     @property
     def equal(self) -> bool:
         """Whether the logits are the same up to rounding."""
-        return self.raw <= self.tolerance
+        return self.raw <= self.tolerance and not self.reason
 
     @property
     def by_constants(self) -> bool:
         """Whether log-probabilities are the same up to rounding: logits may be shifted by position."""
-        return self.beside_constants <= self.tolerance
+        return self.beside_constants <= self.tolerance and not self.reason
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be told whether logits are equal; empty where it can."""
+        if self.tolerance > BLIND * self.size and self.raw > 0:
+            return f"what rounding may change, {self.tolerance:.2e}, is not small beside the logits ({self.size:.3g})"
+        return ""
 
     def __str__(self) -> str:
         top = f"most likely token the same at {self.same_top} of {len(self.constants)} positions"
+        if self.reason:
+            return f"CANNOT TELL: largest difference {self.raw:.4g}; {self.reason}; {top}"
         if self.equal:
             return (
                 f"logits are equal: largest difference {self.raw:.2e} ≤ tolerance {self.tolerance:.2e}; {top}"
@@ -61,6 +73,8 @@ class Difference:
 
 def compare(a: Model, b: Model, tokens: Sequence[int] | None = None) -> Difference:
     """Run two models on the same tokens (default: up to 9 from a fixed seed) and compare logits, before any cap.
+
+    Costs four runs of each.
 
     Raises TokenError if the models have not the same vocabulary.
 
@@ -81,7 +95,9 @@ def compare(a: Model, b: Model, tokens: Sequence[int] | None = None) -> Differen
             f"models of {a.config.d_out} and {b.config.d_out} outputs cannot be compared: give two with the same."
         )
     chosen = probe(a) if tokens is None else tokens
-    return between(*(model.run(chosen).logits_before_cap for model in (a, b)))
+    first, second = (model.run(chosen) for model in (a, b))
+    tolerance = run_tolerance(*((trace.model, trace.tokens) for trace in (first, second)))
+    return between(first.logits_before_cap, second.logits_before_cap, tolerance)
 
 
 def probe(model: Model) -> npt.NDArray[np.int64]:
@@ -90,16 +106,17 @@ def probe(model: Model) -> npt.NDArray[np.int64]:
     return rng.integers(0, model.config.d_vocab, min(_LENGTH, model.config.n_ctx))
 
 
-def between(first: Array, second: Array) -> Difference:
-    """Compare two arrays of logits, (n, V) each."""
+def between(first: Array, second: Array, tolerance: float) -> Difference:
+    """Compare two arrays of logits, (n, V) each, with what rounding explains."""
     gap = second - first
     constants = gap.mean(axis=-1)
     return Difference(
         raw=_largest(gap),
         beside_constants=_largest(gap - constants[:, None]),
-        tolerance=SHARE * max(_largest(first), _largest(second)),
+        tolerance=tolerance,
         constants=constants,
         same_top=int((first.argmax(axis=-1) == second.argmax(axis=-1)).sum()),
+        size=max(_largest(x - x.mean(axis=-1, keepdims=True)) for x in (first, second)),
     )
 
 

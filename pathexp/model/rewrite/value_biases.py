@@ -52,7 +52,10 @@ def unnormalized_rows(patterns: Array) -> list[tuple[int, int, int]]:
     >>> unnormalized_rows(np.array([[[[0.0, 0.0], [1.0, 0.0]]]]))
     [(0, 0, 0)]
     """
-    off = np.abs(patterns.sum(axis=-1) - 1) > 1e-9
+    rounding = (patterns.shape[-1] + 2) * np.finfo(
+        np.float64
+    ).eps  # n exponentials, their sum, n quotients, a sum
+    off = ~(np.abs(patterns.sum(axis=-1) - 1) <= rounding)
     return [(int(layer), int(head), int(query)) for layer, head, query in np.argwhere(off)]
 
 

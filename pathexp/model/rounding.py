@@ -1,0 +1,123 @@
+"""What rounding may change of a run's logits, measured: the run again, with noise the size of its rounding.
+
+A product W x is computed as (W + ΔW) x with |ΔW| about u √K |W|, u being the unit roundoff and K the length of its sums
+(Higham & Mary 2019, "A New Approach to Probabilistic Rounding Error Analysis", section 3). So each matrix and bias of
+a block is disturbed by u √K of each number, and every point of the stream by u √K of its length, in all directions alike:
+that covers maps that a rewrite made of others, whose rounding goes with the lengths of their rows. What such a run gives beside
+the plain one is what rounding can do, however ill-conditioned the model is. Noise has its true size, as softmax and norms
+may not be linear over a larger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .forward import Run, played
+from .model import Model
+from .positions import sinusoids
+from .weights import Weights
+
+Array = npt.NDArray[np.float64]
+
+UNIT = float(np.finfo(np.float64).eps) / 2
+CONFIDENCE = 10.0
+"""Standard deviations allowed: Gaussian noise passes this once in 10²² numbers."""
+MEASURED = "rounding of both runs, measured; 10 standard deviations"
+"""Where a tolerance comes from, as checks say it."""
+DRAWS = 2
+"""Disturbed runs of each model. Logits share their noise: one run of few logits could be small by chance."""
+_EMBEDDED = ("embed", "embed_in")
+
+
+def run_tolerance(*runs: tuple[Model, npt.ArrayLike]) -> float:
+    """Return the largest difference of logits, before any cap, that rounding explains between runs of models on tokens.
+
+    10 √2 deviations of the run that is moved most. Costs three runs each, and one layer of weights of memory.
+
+    >>> import pathexp as px
+    >>> model = px.random_model()
+    >>> 1e-15 < run_tolerance((model, [1, 2, 3])) < 1e-12
+    True
+    """
+    return CONFIDENCE * float(np.sqrt(2.0)) * max(_deviation(model, np.asarray(ids)) for model, ids in runs)
+
+
+def _deviation(model: Model, tokens: npt.NDArray[np.int64]) -> float:
+    plain = played(Run(model.config, model.weights), tokens)
+    return max(_moved(model, tokens, plain, seed) for seed in range(DRAWS))
+
+
+def _moved(model: Model, tokens: npt.NDArray[np.int64], plain: Array, seed: int) -> float:
+    """The largest change of a logit in one disturbed run, its own last rounding included."""
+    c, rng = model.config, np.random.default_rng(seed)
+    noise = UNIT * float(np.sqrt(max(c.d_model, c.d_mlp, c.n_heads * c.d_head, len(tokens))))
+    disturbed = cast("Weights", _Disturbed(model.weights, partial(_scaled, rng, noise)))
+    embedded = _sizes(model, tokens)
+    run = _Noisy(model.config, disturbed, partial(_shifted, rng, noise), embedded)
+    biases = 0.0 if model.weights.b_U is None else c.logit_multiplier * model.weights.b_U
+    rounded = UNIT * float(max(np.abs(plain).max(initial=0.0), np.abs(biases).max(initial=0.0)))
+    return max(float(np.abs(played(run, tokens) - plain).max(initial=0.0)), rounded)
+
+
+class _Noisy(Run):
+    """A run whose stream is disturbed at every point."""
+
+    def __init__(
+        self, config: object, weights: Weights, shifted: Callable[[Array, Array], Array], embedded: Array
+    ) -> None:
+        super().__init__(config, weights)  # type: ignore[arg-type]
+        self._shifted, self._embedded = shifted, embedded
+
+    def keep(self, point: str, stream: Array) -> Array:
+        sizes = np.linalg.norm(stream, axis=-1)
+        if point in _EMBEDDED:
+            sizes = np.maximum(sizes, self._embedded)
+        return super().keep(point, self._shifted(stream, sizes))
+
+
+class _Disturbed:
+    """Weights whose layers are disturbed as they are read."""
+
+    def __init__(self, weights: Weights, scaled: Callable[[Array], Array]) -> None:
+        self._weights, self._scaled = weights, scaled
+
+    def __getattr__(self, name: str) -> object:
+        array = getattr(self._weights, name)
+        return _Layers(array, self._scaled) if name in _LAYERED and array is not None else array
+
+
+class _Layers:
+    def __init__(self, array: Array, scaled: Callable[[Array], Array]) -> None:
+        self._array, self._scaled = array, scaled
+
+    def __getitem__(self, layer: int) -> Array:
+        return self._scaled(self._array[layer])
+
+
+_LAYERED = frozenset(
+    ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_gate", "b_out")
+)  # fmt: skip
+
+
+def _scaled(rng: np.random.Generator, noise: float, array: Array) -> Array:
+    return np.asarray(array * (1 + noise * rng.standard_normal(array.shape)))
+
+
+def _shifted(rng: np.random.Generator, noise: float, stream: Array, sizes: Array) -> Array:
+    return np.asarray(stream + noise * sizes[:, None] * rng.standard_normal(stream.shape))
+
+
+def _sizes(model: Model, tokens: npt.NDArray[np.int64]) -> Array:
+    """The lengths of what the embedding adds up, (n): tokens and positions may nearly cancel."""
+    c, n = model.config, len(tokens)
+    parts = [c.embedding_multiplier * model.weights.W_E[:, tokens].T]
+    if c.positions == "learned" and model.weights.W_pos is not None:
+        parts.append(model.weights.W_pos[:, :n].T)
+    if c.positions == "sinusoidal":
+        parts.append(sinusoids(n, c.d_model))
+    return np.asarray(sum(np.linalg.norm(part, axis=-1) for part in parts))

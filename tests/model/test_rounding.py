@@ -1,0 +1,122 @@
+"""What rounding explains between two runs is measured: no false alarm where models are ill-conditioned, no fault let through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.circuits.subspaces.rotate_basis import weights_tolerance
+from pathexp.model.rewrite.basis import orthogonal
+from pathexp.model.rounding import run_tolerance
+from tests.zoo import FAMILIES, ZOO
+
+MODELS = {**ZOO, **FAMILIES}
+
+
+def scaled(model, share, name="W_O"):
+    """A model with one head, or one row, off by a share."""
+    W = np.array(getattr(model.weights, name))
+    W[-1, -1] *= 1 + share
+    return replace(model, weights=replace(model.weights, **{name: W}))
+
+
+@pytest.mark.parametrize("share", [1e-6, 1e-9, 1e-11])
+def test_a_head_of_a_trained_model_that_is_off_by_little_is_found(share):
+    model = px.load("attn-2l")
+    found = px.rewrite.compare(model, scaled(model, share))
+    assert not found.equal and found.raw < 1e-4 * found.size
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_tolerance_is_rounding_and_no_more(name):
+    model = MODELS[name]()
+    found = px.rewrite.compare(model, model)
+    assert found.equal and found.raw == 0 and 1e-16 < found.tolerance / found.size < 1e-11
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e6, 1e9])
+def test_a_mean_that_cancels_costs_what_it_costs(size):
+    """Centering is valid however large the mean; what is lost grows with it, and so does what is allowed."""
+    model = px.random_model(norm="layernorm", biases=True)
+    model = replace(model, weights=replace(model.weights, W_E=np.array(model.weights.W_E) + size))
+    centered = px.rewrite.center_writing(model)
+    found = px.rewrite.compare(model, centered)
+    assert found.equal and found.tolerance < 1e-11 * max(size, 10) and not found.reason
+    assert not px.rewrite.compare(model, scaled(centered, 1e-12 * max(size, 1e3))).equal
+
+
+def test_where_rounding_leaves_nothing_it_cannot_be_told():
+    model = px.random_model(norm="layernorm", biases=True)
+    model = replace(model, weights=replace(model.weights, W_E=np.array(model.weights.W_E) + 1e13))
+    found = px.rewrite.compare(model, scaled(model, 1e-3))
+    assert found.reason and not found.equal and not found.by_constants and "CANNOT TELL" in str(found)
+    with pytest.raises(px.PathexpError, match="CANNOT TELL"):
+        px.rewrite.center_writing(model)
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e5, 1e8, 1e10])
+def test_a_basis_inside_a_head_may_be_ill_conditioned(condition):
+    model = px.random_model(layers=2)
+    h = model.config.d_head
+    basis = orthogonal(h, 1) @ np.diag(np.geomspace(1, condition, h)) @ orthogonal(h, 2)
+    (check,) = px.rebase(model.run([1, 2, 3, 4, 5]), "L0H1", basis=basis).document.checks
+    assert check.outcome == "holds" and check.tolerance < 1e-13 * condition
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+def test_tokens_and_positions_that_cancel_are_counted(kind):
+    """Turning each by itself rounds it by its own length, not by that of their sum."""
+    model = px.random_model(positions=kind, layers=1)
+    shift = 1e8 if kind == "learned" else 0.0
+    weights = replace(
+        model.weights,
+        W_E=np.array(model.weights.W_E) + shift,
+        W_pos=None if model.weights.W_pos is None else np.array(model.weights.W_pos) - shift,
+    )
+    model = replace(model, weights=weights)
+    assert px.rewrite.compare(model, px.rewrite.rotate(model, 1)).equal
+    assert run_tolerance((model, [1, 2, 3])) > 1e-15 * max(shift, 1)
+
+
+def test_a_large_output_bias_is_counted():
+    model = px.random_model(biases=True)
+    b_U = np.full_like(model.weights.b_U, 1e9)
+    plain, shifted = (
+        run_tolerance((m, [1, 2])) for m in (model, replace(model, weights=replace(model.weights, b_U=b_U)))
+    )
+    assert plain < 1e-11 and shifted > 1e-7
+
+
+def test_virtual_weights_are_held_from_both_sides():
+    found = px.rotate_basis(px.load("attn-2l"))
+    assert weights_tolerance(64) / 1000 < found.weights <= weights_tolerance(64)
+    first, _ = replace(found, weights=3e-13).checks()
+    assert first.outcome == "fails"
+
+
+def test_a_basis_in_single_precision_is_refused_and_told_what_to_do():
+    model = px.random_model()
+    R = orthogonal(model.config.d_model, 0).astype(np.float32)
+    with pytest.raises(px.PathexpError, match=r"qr\(R\)"):
+        px.rewrite.rotate(model, R)
+    q = np.linalg.qr(np.random.default_rng(0).standard_normal((300, 300)))[0]
+    assert orthogonal(300, q) is not None
+
+
+def test_patterns_whose_rows_sum_to_one_but_for_rounding_are_passed():
+    pattern = np.random.default_rng(0).dirichlet(np.ones(500), (1, 1, 500))
+    assert px.rewrite.unnormalized_rows(pattern) == []
+    pattern[0, 0, 3, 4] += 1e-11
+    pattern[0, 0, 7, 1] = np.nan
+    assert px.rewrite.unnormalized_rows(pattern) == [(0, 0, 3), (0, 0, 7)]
+
+
+def test_order_that_is_told_by_little_is_told():
+    model = px.random_model(positions="none", causal=False)
+    assert px.equivariance(model).equivariant
+    placed = px.random_model(positions="learned", causal=False)
+    faint = replace(placed, weights=replace(placed.weights, W_pos=1e-11 * np.array(placed.weights.W_pos)))
+    assert not px.equivariance(faint).equivariant
