@@ -70,7 +70,7 @@ def test_tests_of_a_module_are_those_that_know_it(mutants):
 def test_a_sample_of_mutants_is_killed(mutants):
     """Of a few mutants of the proofs' own arithmetic all but one in five die by the tests that know their module."""
     outcomes = [
-        mutants.run(mutant, mutants.tests_of(mutant.path, 4), 240)
+        mutants.Judge(240).outcome(mutant, mutants.tests_of(mutant.path, 4)).what
         for mutant in mutants.sampled(10, 3, "expansion/proof")
     ]
     assert outcomes.count("survived") <= 2, outcomes
@@ -79,4 +79,15 @@ def test_a_sample_of_mutants_is_killed(mutants):
 @pytest.mark.slow
 def test_what_is_not_changed_survives(mutants):
     path = ROOT / "pathexp" / "algebra" / "spaces.py"
-    assert mutants.run(None, mutants.tests_of(path, 2), 240) == "survived"
+    assert mutants.run(None, mutants.tests_of(path, 2), 240).what == "survived"
+
+
+def test_a_test_that_fails_anyway_kills_nobody(mutants, tmp_path):
+    """Whatever kills is held against the module as it is; what fails there too is left out, and the rest decides."""
+    path = ROOT / "pathexp" / "algebra" / "spaces.py"
+    broken = tmp_path / "test_broken.py"
+    broken.write_text("def test_always_fails():\n    assert False\n\ndef test_holds():\n    assert True\n")
+    mutant = next(mutants.mutants_of(path))
+    judge = mutants.Judge(60)
+    assert judge.outcome(mutant, [str(broken)]).what == "survived"
+    assert [test.split("::")[-1] for test in judge.failing] == ["test_always_fails"]
