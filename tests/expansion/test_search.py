@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -536,3 +537,48 @@ def test_a_search_without_time_for_sets_has_a_finite_bound():
         if str(path) in left
     )
     assert not found.exact and worst <= found.bound < np.inf
+
+
+def test_entries_that_are_stopped_leave_a_bound_and_go_on_later():
+    """A search whose time ends in front of some block has a finite bound, and the next one starts at that block."""
+    trace = run(MODELS["gpt2"]())
+    terms = px.expand(trace)
+    target = trace.logit(1)
+    known = tables(terms.walk)
+    blocks = []
+    assert not known.entries_made(lambda b: blocks.append(b) or b == 2)
+    stopped = Budget(seconds=0.0, started=time.perf_counter() - 1e6)
+    found = searched(terms.walk, 5, target, terms.value(target), stopped)
+    assert not found.exact and all(term.path[0].startswith("b_") for term in found.terms)
+    listed = {term.path for term in found.terms}
+    values = zip(terms.values(target), terms.paths(), strict=True)
+    assert max(abs(value) for value, path in values if path not in listed) <= found.bound < np.inf
+    assert known.entries_made(lambda b: blocks.append(b) or False)
+    assert blocks == [1, 2, *range(2, len(terms.walk.graph.blocks) + 1)]
+    fresh = px.expand(run(MODELS["gpt2"]()))
+    for one, other in zip(known.entries, tables(fresh.walk).entries, strict=True):
+        assert one.words == other.words and np.array_equal(one.most, other.most)
+
+
+def test_entries_that_raised_are_made_anew():
+    """What an exception ends halfway is not taken for whole."""
+    known = tables(px.expand(run(MODELS["gpt2"]())).walk)
+
+    def stops(b):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        known.entries_made(stops)
+    _, others = known._under_way
+    others.close()
+    with pytest.raises(StopIteration):
+        known.entries_made(lambda b: False)
+    assert len(known.entries) == len(known.layout.skips) + 1 and known.entries is known.entries
+
+
+def test_a_quick_bound_is_no_lower():
+    for name in ("gpt2", "3L-layernorm"):
+        trace = run(MODELS[name]())
+        walk, goal = px.expand(trace).walk, Goal.of(trace.logit(1), px.freeze(trace))
+        layout = tables(walk).layout
+        assert 0 < farthest(layout, goal) <= farthest(layout, goal, quick=True) * (1 + 1e-9) < np.inf

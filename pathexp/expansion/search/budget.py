@@ -13,6 +13,9 @@ from ...errors import PathexpError
 MEMORY = 2**31
 """Bytes that a search may hold in suffixes unless told otherwise."""
 
+GRACE, LEAST_GRACE = 0.05, 0.5
+"""What a search may take beyond its time, to have an answer at all: a share of it, or so many seconds."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -40,6 +43,15 @@ class Budget:
     def late(self) -> bool:
         """Whether the time is used up, or somebody asked to stop."""
         return self.interrupted() or (self.seconds is not None and self.elapsed >= self.seconds)
+
+    @property
+    def grace(self) -> float:
+        """Seconds beyond its time that a search may take to have an answer at all."""
+        return max(GRACE * (self.seconds or 0.0), LEAST_GRACE)
+
+    def overdue(self) -> bool:
+        """Whether the grace is used up as well, or somebody asked to stop."""
+        return self.interrupted() or (self.seconds is not None and self.elapsed >= self.seconds + self.grace)
 
     def spent(self, nodes: int, held: int) -> bool:
         """Whether a limit is reached, with so many suffixes kept and bytes held."""

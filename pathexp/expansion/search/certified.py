@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ldexp
 
 import numpy as np
@@ -79,15 +80,22 @@ def _surer(path: Valued, other: Valued) -> Valued:
 
 def _searched(walk: Walk, k: int, goal: Goal, budget: Budget, first: Found) -> Found:
     known, found = tables(walk), first
+    if not known.entries_made(partial(_overdue, budget)):
+        return _joined(k, Found([], 0, False, farthest(known.layout, goal, quick=True)), first)
     if norms := None if known.has_sets else known.norm_bounds:
         nodes = NORM_NODES if budget.nodes is None else min(NORM_NODES, budget.nodes)
         found = _search(known, norms, k, goal, replace(budget, nodes=nodes), first)
         if found.exact or budget.late() or nodes == budget.nodes:
             return found
-    sets = known.set_bounds(lambda b: _stopped(budget, b))
+    sets = known.set_bounds(partial(_stopped, budget))
     if sets is not None:
         return _search(known, sets, k, goal, budget, found)
     return found if norms else _joined(k, _unbounded(known, k, goal, budget), found)
+
+
+def _overdue(budget: Budget, b: int) -> bool:
+    budget.say(f"beginnings kept one by one up to block {b}")
+    return budget.overdue()
 
 
 def _stopped(budget: Budget, b: int) -> bool:
@@ -103,7 +111,8 @@ def _unbounded(known: Tables, k: int, goal: Goal, budget: Budget) -> Found:
     longest = tuple(entries.longest for entries in known.entries)
     most = tuple(entries.most for entries in known.entries)
     blind = Bounds((*({} for _ in blocks), at_sink), longest, most=most)
-    sweep = _sweep(known, blind, k, goal, Budget(progress=budget.progress), 0.0, None)
+    rest = Budget(budget.grace, progress=budget.progress)
+    sweep = _sweep(known, blind, k, goal, rest, 0.0, None)
     return Found(sweep.best.words(), sweep.best.examined, False, farthest(known.layout, goal))
 
 

@@ -10,22 +10,26 @@ from ...graph import Array, Operator, Start
 from .goal import Goal
 from .layout import Layout
 from .rounding import finite, lengths
-from .sizes import starting_size, tight
+from .sizes import spread, starting_size, tight
 
 _UP = 1 + 1e-9
 """More than the rounding of the sums of positive numbers that make a bound."""
 
 
-def farthest(layout: Layout, goal: Goal) -> float:
+def farthest(layout: Layout, goal: Goal, *, quick: bool = False) -> float:
     """Return a bound on |value| over all paths that go over the stream, whatever the query, in the goal's units.
 
-    Lengths of beginnings grow by the spectral norms of the factors that they pass. Costs these norms.
+    Lengths of beginnings grow by the spectral norms of the factors that they pass; `quick` takes Frobenius norms, which cost
+    nothing beside. Costs these norms.
     """
     far = np.zeros(layout.size[0])
     for b, block in enumerate(layout.walk.graph.blocks):
         far = np.maximum(far, _starting(layout, b))
-        made = [layout.carry(b, at, far) for at in range(len(block.components))]
-        over = tight(block.skip, far) if block.skip else far
+        made = [
+            spread(component.operator, far) if quick else layout.carry(b, at, far)
+            for at, component in enumerate(block.components)
+        ]
+        over = (spread if quick else tight)(block.skip, far) if block.skip else far
         far = finite(np.max([over, *made], axis=0))
     far = np.maximum(far, _starting(layout, len(layout.walk.graph.blocks)))
     with np.errstate(over="ignore", invalid="ignore"):

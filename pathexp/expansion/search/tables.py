@@ -31,7 +31,27 @@ class Tables:
     @cached_property
     def entries(self) -> tuple[Entries, ...]:
         """The prefixes kept one by one, in front of every block and of the sink."""
-        return tuple(all_entries(self.layout))
+        self.entries_made(lambda b: False)
+        return tuple(self._under_way[0])
+
+    @cached_property
+    def _under_way(self) -> tuple[list[Entries], Iterator[Entries]]:
+        """The entries that are made, and what makes the others."""
+        return [], all_entries(self.layout)
+
+    def entries_made(self, stop: Callable[[int], bool]) -> bool:
+        """Make the entries, going on where it was stopped; False if `stop` says so at a block before they are done."""
+        depth = len(self.layout.skips)
+        made, others = self._under_way
+        for b in range(len(made), depth + 1):
+            if b and stop(b):
+                return False
+            try:
+                made.append(next(others))
+            except BaseException:  # what raised cannot go on: the next call begins anew
+                del self.__dict__["_under_way"]
+                raise
+        return True
 
     @cached_property
     def links(self) -> dict[tuple[int, int, int, int], Array]:
