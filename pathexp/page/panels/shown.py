@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...answer import Answer, columns, inert, visible
+from ...answer import Answer, Document, columns, inert, visible
 from ...answer.cells import cell
 from ...answer.web import to_web
 from ...graph import Array
@@ -35,9 +35,9 @@ def amount(count: int) -> str:
     return cell(count, _COUNT)
 
 
-def answer(found: Answer, top: int = 60) -> dict[str, Any]:
-    """Return an answer for the page."""
-    return to_web(found.document, top=top)
+def answer(found: Answer | Document, top: int = 60) -> dict[str, Any]:
+    """Return an answer, or the document that was made of it, for the page."""
+    return to_web(found.document if isinstance(found, Answer) else found, top=top)
 
 
 def likeliest(trace: Trace, row: Array, k: int = 5) -> list[dict[str, Any]]:
