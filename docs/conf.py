@@ -16,7 +16,7 @@ author = "pathexp contributors"
 copyright = author
 version = release = pathexp.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "mathematics"]
 exclude_patterns = ["_build", "_site"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 
@@ -30,6 +30,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "pathexp"
 html_static_path: list[str] = []

@@ -59,8 +59,8 @@ from .expansion.derive import derive
 from .expansion.scores.derive_score import derive_score
 from .expansion.scores.score import score
 from .graph import Query, ResidualGraph, contrast, freeze, query
+from .graph.completion import load_ipython_extension as load_ipython_extension
 from .model import Config, Model, Target, Trace, Weights, induction_model, load, models, random_model, rewrite
-from .model.completion import load_ipython_extension as load_ipython_extension
 from .model.forward import rerun
 from .page.explore import explore
 from .version import VERSION

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 import pathexp as px
+from pathexp.graph.completion import labels
 from pathexp.model import Tokenizer
 
 HOSTILE = ("<script>alert(1)</script>", "</td>", "\u202e", "\x00", "&amp;", '"')
@@ -97,13 +98,53 @@ def test_names_of_bundled_models_complete():
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
     shell.run_cell("import pathexp as px\n%load_ext pathexp")
     shell.user_ns["terms"] = px.expand(px.load("attn-1l").run("To be"))
+    shell.user_ns["model"] = px.load("attn-2l")
+    shell.user_ns["run"] = shell.user_ns["model"].run("To be")
     shell.Completer.use_jedi = False
     for text, wanted in (
         ('px.load("attn-', "attn-2l"),
         ("model = px.load('attn-1", "attn-1l"),
         ('terms["E L0H3', "L0H3 U"),
+        ('px.head(model, "L0H', "L0H3"),
+        ('px.virtual_weight(model, "L0H1", "L1H', "L1H7"),
+        ('found = terms.where("E .* L0H', "L0H3"),
+        ("px.score(run, 'L1H0', query_paths='E .* L0H", "L0H2"),
     ):
         _, found = shell.complete(text="", line=text, cursor_pos=len(text))
         assert wanted in found, (text, found)
     _, found = shell.complete(text="", line='open("attn-', cursor_pos=11)
     assert "attn-2l" not in found
+
+
+def test_labels_complete_where_they_are_taken_and_nowhere_else():
+    model = px.random_model(layers=2, heads=2, d_mlp=8, seed=1)
+    run = model.run([1, 2])
+    names = {"model": model, "run": run, "terms": px.expand(run), "graph": px.freeze(run), "other": object()}
+    every = list(px.freeze(run).alphabet.labels)
+    heads = ["L0H0", "L0H1", "L1H0", "L1H1"]
+    for line, wanted in {
+        'px.head(model, "': heads,
+        "px.score(run, '": heads,
+        "px.score(run, 'L1H0', key_paths='E L": [label for label in every if label.startswith("L")],
+        'px.virtual_weight(model, "': every,
+        'px.virtual_weight(model, "L0H1", "L1': [label for label in every if label.startswith("L1")],
+        'terms.where("E .* (L0H1|L1': [label for label in every if label.startswith("L1")],
+        'graph.without("L0': [label for label in every if label.startswith("L0")],
+        'model.run("L': [],  # a text
+        'run.logit("L': [],  # a token
+        'px.head(model, "L0H1", ': [],  # outside of a string
+        'px.head(model, "L0H1"': [],
+        'px.head(other, "L': [],
+        'px.head(absent, "L': [],
+        'px.head(model, "Q': [],
+        'px.load("L': [],
+    }.items():
+        assert labels(line, names) == wanted, line
+
+
+def test_labels_of_a_contrast_have_ports_and_many_are_not_all_offered():
+    run = px.load("attn-1l").run("To be")
+    graph = px.contrast(run, run.model.run("To do"))
+    assert labels('px.expand(graph, "L0H0.', {"graph": graph}) == ["L0H0.V", "L0H0.K", "L0H0.Q"]
+    wide = px.ResidualGraph.attention_only(layers=40, heads=40)
+    assert len(labels('wide.without("L', {"wide": wide})) == 1_000
