@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1] / "pathexp"
 LONGEST = 400
 
 FLOORS = {
-    **dict.fromkeys(("errors", "labels", "read_only", "startup", "version", "visible"), 0),
+    **dict.fromkeys(("errors", "installation", "labels", "read_only", "startup", "version", "visible"), 0),
     "budget": 1,
     "arguments": 1,
     **dict.fromkeys(("answer", "algebra", "model"), 2),
@@ -28,6 +28,7 @@ OPTIONAL = {
     "algebra/workers.py": {"threadpoolctl"},
     "expansion/symbolic.py": {"sympy"},
     "graph/files.py": {"networkx"},
+    "installation.py": {"importlib"},
     "graph/network.py": {"networkx"},
     "model/load/gguf_file.py": {"gguf"},
     "model/load/tokenizer_json.py": {"tokenizers"},

@@ -1,16 +1,19 @@
 """What is packed: metadata, citation, the files of the page in the wheel, documents and examples in the sdist."""
 
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 import pathexp as px
+from pathexp import installation
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -33,14 +36,29 @@ def test_extras_that_errors_name_exist():
     named = set()
     for path in (ROOT / "pathexp").rglob("*.py"):
         named |= set(re.findall(r"""extra\(\s*[^,()]+,\s*["'](\w+)["']""", path.read_text()))
-        named |= set(re.findall(r"pathexp\[(\w+)\]", path.read_text()))
-    assert named <= set(PROJECT["optional-dependencies"]) and {"web", "viz", "pandas"} <= named
+        named |= set(re.findall(r"""install_command\(["'](\w+)["']\)""", path.read_text()))
+    assert named <= set(PROJECT["optional-dependencies"]) and {"web", "viz", "pandas", "gguf", "hf"} <= named
 
 
 def test_without_the_web_extra_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(px.PathexpError, match=r"pathexp\[web\]"):
+    with pytest.raises(px.PathexpError, match=r"-m pip install '.*\[web\]'$"):
         px.explore(px.load("attn-1l"), "To be")
+
+
+def test_the_command_that_installs_is_of_the_python_that_runs_and_of_what_is_there(monkeypatch):
+    python, *command = shlex.split(installation.install_command("viz"))
+    assert python == sys.executable and command[:3] == ["-m", "pip", "install"]
+    monkeypatch.setattr("importlib.metadata.distribution", absent)
+    monkeypatch.setattr(sys, "executable", "/a place/python")
+    assert shlex.split(installation.install_command("viz"))[0] == "/a place/python"
+    assert shlex.split(installation.install_command("viz"))[-1] == f"{ROOT}[viz]"
+    monkeypatch.setattr(installation, "__file__", "/nowhere/pathexp/installation.py")
+    assert shlex.split(installation.install_command("viz"))[-1] == "pathexp[viz]"
+
+
+def absent(name):
+    raise PackageNotFoundError(name)
 
 
 @pytest.mark.interop

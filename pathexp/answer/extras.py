@@ -6,6 +6,7 @@ from importlib import import_module
 from types import ModuleType
 
 from ..errors import MissingExtraError
+from ..installation import install_command
 
 
 def extra(module: str, name: str, purpose: str) -> ModuleType:
@@ -19,5 +20,5 @@ def extra(module: str, name: str, purpose: str) -> ModuleType:
     except ImportError as error:
         raise MissingExtraError(
             f"{purpose} need the package {module!r}, which cannot be imported ({error}); "
-            f"install the extra: pip install 'pathexp[{name}]'"
+            f"install the extra: {install_command(name)}"
         ) from None

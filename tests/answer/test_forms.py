@@ -157,7 +157,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
 def test_an_absent_extra_is_named_with_its_command() -> None:
     from pathexp.answer.extras import extra
 
-    with pytest.raises(MissingExtraError, match=r"pip install 'pathexp\[viz\]'"):
+    with pytest.raises(MissingExtraError, match=r"-m pip install '.*\[viz\]'$"):
         extra("no_such_module_here", "viz", "pictures")
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LoadError, PathexpError
+from ...installation import install_command
 from ..config import Config
 from ..model import Model
 from ..rotary import Linear, Rotary, Scaling, Yarn
@@ -149,7 +150,7 @@ def open_gguf(path: str | Path) -> GgufFile:
         import gguf
     except ImportError:
         raise LoadError(
-            f"Cannot load {str(path)!r}: GGUF files need the package 'gguf': pip install 'pathexp[gguf]'."
+            f"Cannot load {str(path)!r}: GGUF files need the package 'gguf': {install_command('gguf')}"
         ) from None
     try:
         file = OpenedFile(Path(path))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from ...errors import LoadError, TokenError
+from ...installation import install_command
 
 _KIND = "tokenizer.json"
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -110,7 +111,7 @@ class JsonTokenizer:
             import tokenizers
         except ImportError:
             raise TokenError(
-                "Text needs the package 'tokenizers': pip install 'pathexp[hf]'. Token ids work without it."
+                f"Text needs the package 'tokenizers': {install_command('hf')} (token ids work without it)"
             ) from None
         try:
             coder = tokenizers.Tokenizer.from_str(self.text)
