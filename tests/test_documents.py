@@ -55,6 +55,14 @@ def test_torch_is_only_in_the_training_scripts():
             assert path.name in ("train_bundled.py", "train_periodic.py"), path
 
 
+def test_what_the_readme_says_of_contrasts_is_printed(capsys):
+    said = README.split("```")[0]
+    assert main(["contrast"]) == 0
+    printed = capsys.readouterr().out
+    for words in ("+1.6904  E L0H2.V L1H3.K U", "+6.1177", "625 paths"):
+        assert words in said and words in printed
+
+
 @pytest.mark.parametrize(
     "page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))]
 )
