@@ -19,6 +19,7 @@ from .operations import (
     waist,
 )
 from .plan import Plan, plan
+from .precision import in_double
 from .spaces import Space
 from .spectra import Eigenvalues, Eigenvectors, Svd, null_cutoff
 from .stream import Progress, row_blocks, save_dense
@@ -53,6 +54,7 @@ __all__ = [
     "entry",
     "for_each",
     "gain",
+    "in_double",
     "mixed_product",
     "norm",
     "null_cutoff",

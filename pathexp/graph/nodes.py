@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import GraphError
-from .operators import IDENTITY, Array, Dim, Operator, Step, gather, push
+from .operators import IDENTITY, Array, Dim, Operator, Step, doubles, gather, push
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,9 @@ class Values:
     name: str
     size: Dim
     array: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "array", doubles(self.array))
 
 
 @dataclass(frozen=True)

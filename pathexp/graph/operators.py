@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import Dense, Diagonal, LinearMap, Space, compose
+from ..algebra import Dense, Diagonal, LinearMap, Space, compose, in_double
 from ..budget import BUDGET
 from ..errors import FreezeError, GraphError
 from ..read_only import restore
@@ -28,13 +28,21 @@ Dim: TypeAlias = int | str
 """A size, or the name of a size that is not known yet, such as "d_model"."""
 
 
+def doubles(array: Array | None) -> Array | None:
+    """Return an array in double precision, itself if it is; None as it is."""
+    return None if array is None else np.asarray(array, dtype=np.float64)
+
+
 Later: TypeAlias = Callable[[], LinearMap]
 """A map that is made when it is used, and may be let go and made again."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A named linear map of known shape, with or without numbers; `map` may say how they are made when they are used."""
+    """A named linear map of known shape, with or without numbers; `map` may say how they are made when they are used.
+
+    What keeps single precision is raised to double: every error and bound of a graph assumes it.
+    """
 
     name: str
     rows: Dim
@@ -45,7 +53,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         if isinstance(self.map, LinearMap):
-            self._check(self.map)
+            object.__setattr__(self, "map", self._check(self.map))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or a pickle has the numbers themselves."""
@@ -57,7 +65,7 @@ class Factor:
                 f"factor {self.name} was declared {self.rows} × {self.columns}, "
                 f"but its map is {map.shape[0]} × {map.shape[1]}"
             )
-        return map
+        return in_double(map)
 
     def numbers(self) -> LinearMap:
         """Return the map, or say that this graph has no numbers."""
@@ -93,6 +101,9 @@ class Gate:
     positions: Dim
     features: Dim
     values: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", doubles(self.values))
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take over what a copy or a pickle holds, arrays read-only as they were."""
