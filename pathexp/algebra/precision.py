@@ -24,12 +24,12 @@ def in_double(map: LinearMap) -> LinearMap:
             return Diagonal(values, map.space, map.name)
         case Scaled(factor=factor, map=inner) if (raised := in_double(inner)) is not inner:
             return Scaled(factor, raised)
-        case Chain(factors=parts) if (raised := _all(parts)) is not parts:
-            return Chain(raised)
-        case Sum(terms=parts) if (raised := _all(parts)) is not parts:
-            return Sum(raised)
-        case Kron(left=left, right=right) if (raised := _all((left, right))) != (left, right):
-            return Kron(*raised)
+        case Chain(factors=parts) if (all_raised := _all(parts)) is not parts:
+            return Chain(all_raised)
+        case Sum(terms=parts) if (all_raised := _all(parts)) is not parts:
+            return Sum(all_raised)
+        case Kron(left=left, right=right) if (sides := _all((left, right))) != (left, right):
+            return Kron(sides[0], sides[1])
     return map
 
 
