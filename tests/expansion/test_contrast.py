@@ -317,3 +317,19 @@ def test_a_fault_is_seen():
     for component in graph.blocks[0].components:
         left = graph.without(component.label)
         assert not px.expand(left).verify(graph.expected).ok, component.label
+
+
+@pytest.mark.parametrize("size", [1e50, 1e100, 1e140])
+@pytest.mark.parametrize("name", ["3L-layernorm", "2L-qk-rmsnorm-biases", "neox", "qwen3"])
+def test_streams_of_any_size_are_divided_by_norms(name, size):
+    """The slope of a norm's scale is the fourth power of that scale: it leaves the range long before the stream does."""
+    model = {**ZOO, **FAMILIES}[name]()
+    large = {
+        array: getattr(model.weights, array) * size
+        for array in ("W_E", "W_pos", "W_O", "W_out", "b_O", "b_out")
+        if getattr(model.weights, array) is not None
+    }
+    model = px.Model(model.config, replace(model.weights, **large))
+    graph = px.contrast(model.run([1, 2, 3, 4]), model.run([1, 5, 3, 4]))
+    verdict = px.expand(graph).verify()
+    assert verdict.ok, str(verdict)

@@ -11,13 +11,12 @@ import numpy as np
 from ...algebra import compose
 from ...labels import head_label
 from ...model import Trace
-from ..actions import Dyad
 from ..named import dense, diagonal, feature
 from ..nodes import Component
 from ..operators import Array, Factor, Operator, Parallel, Step, chain
-from .norms import mean_of_products, scaled, scaled_together
+from .norms import dyad, mean_of_products, scaled, scaled_together
 from .runs import Runs, midpoint, visible_in_both
-from .secants import cap_slope, logarithmic_mean, scale_slope
+from .secants import cap_slope, logarithmic_mean, scale_slopes
 from .turning import Turn
 from .weighing import ByKeys, ByQueries, Weighing
 
@@ -143,10 +142,14 @@ class Attention:
             weight = self.runs.weight(f"W_{side}", self.layer, place)
             content, total = self.contents(side)[place], self._together(side)
             scale = self.runs.between(*self._scales(side))
-            slope = 2 / total * scale_slope(*self._scales(side))
-            one = scaled_together(
-                f"{side}_{self._name(head)}", weight, self._readers[side], slope[:, None] * content, scale
+            change = dyad(
+                f"{side}_{self._name(head)}",
+                self._readers[side],
+                content,
+                scale_slopes(*self._scales(side)),
+                total,
             )
+            one = scaled_together(f"{side}_{self._name(head)}", weight, change, scale)
             return chain(self._gain(side, place, head), (one,))
         return chain(self.norm(side, place, head), feature(self._weight(side, place, head)))
 
@@ -156,7 +159,7 @@ class Attention:
             return ()
         label, (here, there) = f"{side}_{self._name(head)}", (scale[place] for scale in self._scales(side))
         middle, content = self.projections[side][place], self.contents(side)[place]
-        one = scaled(label, middle, content, scale_slope(here, there), self.runs.between(here, there))
+        one = scaled(label, middle, content, scale_slopes(here, there), self.runs.between(here, there))
         return chain(self._gain(side, place, head), (one,))
 
     def _scales(self, side: str) -> tuple[Array, Array]:
@@ -215,9 +218,9 @@ class Attention:
         """What one projection's change does to a head's queries or keys, through a norm over all of them."""
         own, middle = self._place(side, head), self.projections[side]
         here, there = self._scales(side)
-        slope = 2 / self._together(side) * scale_slope(here, there)
         label = f"{side}_{self._name(head)}"
-        change: Operator = (Dyad(f"σ_{label}", slope[:, None] * self.contents(side)[own], middle[place]),)
+        content, slopes = self.contents(side)[own], scale_slopes(here, there)
+        change: Operator = (dyad(label, middle[place], content, slopes, self._together(side)),)
         if own == place:
             mean: Operator = (Step((diagonal(f"S̄_{label}", self.runs.between(here, there), "position"),)),)
             change = (Parallel(f"N_{label}", (mean, change)),)

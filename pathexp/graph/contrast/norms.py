@@ -13,7 +13,7 @@ from ..actions import Dyad
 from ..named import centering, dense, diagonal, feature
 from ..operators import Array, Operator, Parallel, Step, chain
 from .runs import Runs, midpoint, read_point
-from .secants import scale_slope
+from .secants import scale_slopes
 
 
 def norm(runs: Runs, name: str, layer: int | None = None) -> Operator:
@@ -28,7 +28,7 @@ def norm(runs: Runs, name: str, layer: int | None = None) -> Operator:
     if config.norm == "layernorm":
         middle, content = (x - x.mean(axis=-1, keepdims=True) for x in (middle, content))
         before = feature(centering(Space("model", config.d_model)))
-    one = scaled(label, middle, content, scale_slope(*scales), runs.between(*scales))
+    one = scaled(label, middle, content, scale_slopes(*scales), runs.between(*scales))
     return chain(gain(runs, f"g_{name}", label, layer), (one,), before)
 
 
@@ -40,24 +40,31 @@ def gain(runs: Runs, array: str, label: str, layer: int | None) -> Operator:
     return feature(diagonal(f"G_{label}", values, "model"))
 
 
-def scaled(label: str, middle: Array, content: Array, slope: Array, scale: Array) -> Parallel:
-    """Return Δx → Δ(s x): `scale` (n) times Δx, and Δs = `slope` (n) times Δ(mean x²) times `content`, `middle` the mean x."""
+def scaled(label: str, middle: Array, content: Array, slopes: tuple[Array, Array], scale: Array) -> Parallel:
+    """Return Δx → Δ(s x): `scale` (n) times Δx, and Δs times `content`, where Δs is the product of `slopes` (n) times Δ(mean x²).
+
+    `middle` is the mean x. One slope goes with what is written and one with what is read, so that neither leaves the range.
+    """
     mean: Operator = (Step((diagonal(f"S̄_{label}", scale, "position"),)),)
-    slope = 2 / middle.shape[-1] * slope
-    change: Operator = (Dyad(f"σ_{label}", slope[:, None] * content, middle),)
+    change: Operator = (dyad(label, middle, content, slopes, middle.shape[-1]),)
     return Parallel(f"N_{label}", (mean, change))
 
 
-def scaled_together(label: str, weight: Array, reader: Array, changed: Array, scale: Array) -> Parallel:
+def dyad(label: str, middle: Array, content: Array, slopes: tuple[Array, Array], total: int) -> Dyad:
+    """Return Δx → `content` times Δs, for the mean of squares of `total` features, of which x are some."""
+    of_content, of_middle = slopes
+    return Dyad(f"σ_{label}", (2 / total * of_content)[:, None] * content, of_middle[:, None] * middle)
+
+
+def scaled_together(label: str, weight: Array, change: Dyad, scale: Array) -> Parallel:
     """Return Δx → Δ(s p_h) where one scale s (n) holds for all heads together.
 
-    p_h = W x is one head's projection, `weight` (d_head, d_model); `reader` (n, d_model) is Σ p̄·W over all heads,
-    `changed` (n, d_head) what a unit of it makes of the projection through the scale.
+    p_h = W x is one head's projection, `weight` (d_head, d_model); `change` reads Σ p̄·W over all heads (n, d_model), and
+    writes what that makes of the projection through the scale.
     """
     position = diagonal(f"S̄_{label}", scale, "position")
     mean: Operator = (Step((position,), (dense(f"W_{label}", weight, "head", "model"),)),)
-    change: Operator = (Dyad(f"σ_{label}", changed, reader),)
-    return Parallel(f"N_{label}", (mean, change))
+    return Parallel(f"N_{label}", (mean, (change,)))
 
 
 def mean_of_products(values: tuple[Array, Array], scales: tuple[Array, Array]) -> Array:

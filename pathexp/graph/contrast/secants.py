@@ -47,7 +47,17 @@ def scale_slope(s: Array, t: Array) -> Array:
     >>> scale_slope(np.array([1.0]), np.array([0.5])).round(4).tolist()  # m + ε = 1 and 4
     [-0.1667]
     """
-    return -((s * t) ** 2) / (s + t)
+    of_content, of_middle = scale_slopes(s, t)
+    return of_content * of_middle
+
+
+def scale_slopes(s: Array, t: Array) -> tuple[Array, Array]:
+    """Return two factors of Δs / Δm that stay in range where their product does not: −s t / (s + t) and s t.
+
+    >>> [float(factor[0]) for factor in scale_slopes(np.array([1e-100]), np.array([1e-100]))]
+    [-5e-101, 1e-200]
+    """
+    return -(s * t) / (s + t), s * t
 
 
 def tanh_slope(a: Array, b: Array) -> Array:
