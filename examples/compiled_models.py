@@ -4,7 +4,8 @@
 
 Weights are small integers and scores differ by 1,000 where they differ, so that the softmax is exactly one-hot (exp(-1000) is 0 in
 double precision): what the models compute is exact. Each comes with the paths that do the work; all others are exactly zero, and this
-script shows that the expansion finds the one and not the other. Weiss et al. 2021, "Thinking Like Transformers", compile such programs.
+script shows that the expansion finds the one and not the other. Weiss et al. 2021, "Thinking Like Transformers" (RASP, a
+language of such programs); Lindner et al. 2023, "Tracr" (its compiler to weights).
 """
 
 from __future__ import annotations

@@ -190,6 +190,21 @@ def ids(word: str) -> list[int]:
         raise argparse.ArgumentTypeError(f"expected integers such as 3,14,15, got {word!r}") from None
 
 
+FROM_START = "start"
+
+
+def seed_or_start(word: str) -> int | str:
+    """Read a seed, or the word for a file's beginning.
+
+    >>> seed_or_start("3"), seed_or_start("start")
+    (3, 'start')
+    """
+    try:
+        return word if word == FROM_START else whole(0)(word)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or {FROM_START}, the file's beginning") from None
+
+
 SEED = Option("seed", "the seed of what is drawn at random", whole(0), metavar="N")
 CORPUS = Option("corpus", "a UTF-8 text file to measure on", metavar="FILE")
 REQUIRED_CORPUS = replace(CORPUS, required=True)
@@ -200,7 +215,12 @@ UNKNOWN = Option(
     "characters that a bundled model does not know: refuse, skip, or a text in their place",
     metavar="WHAT",
 )
-SAMPLE = Option("sample", "draw the windows at random lines, with this seed", whole(0), metavar="SEED")
+SAMPLE = Option(
+    "sample",
+    f"draw the windows at random lines, with this seed (0); {FROM_START}: take them from the file's beginning",
+    seed_or_start,
+    metavar="SEED",
+)
 QUERY = Option("query", "only paths that match, such as 'E .* L1H3 U'")
 ZERO = Option("zero", "what stands in place of removed paths", choices=("zero", "mean", "resample"))
 NORMS = Option("norms", "whether norms are folded into readers", choices=("folded", "raw"))

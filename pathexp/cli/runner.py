@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
@@ -18,8 +18,9 @@ from ..circuits.corpus.tally import Tally
 from ..errors import PathexpError
 from ..expansion.header import model_line, prediction_line, text_line
 from ..graph import check_graph_file, save_graph
+from ..model import Model
 from .cases import averaged, check_cases, declare_cases, of_cases
-from .command import LENGTH, SAMPLE, UNKNOWN, WINDOWS, Command, Option, seconds, whole
+from .command import FROM_START, LENGTH, SAMPLE, UNKNOWN, WINDOWS, Command, Option, seconds, whole
 from .inputs import contrast_of, declare_inputs, model_of, set_memory, target_of, trace_of
 
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
@@ -75,7 +76,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
         if said and not (options.json or options.csv or options.latex):
             print(said, flush=True)
     announce(f"{command.name}: at work", getattr(options, "quiet", False))
-    given = keywords(command, options)
+    given = keywords(command, options, subjects)
     answer = (
         averaged(command, subjects[0], options, given)
         if of_cases(options)
@@ -160,7 +161,7 @@ def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[s
             yield f"against\n{indent(said, '  ')}", [graph, target]
 
 
-def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:
+def keywords(command: Command, options: argparse.Namespace, subjects: Sequence[Any]) -> dict[str, Any]:
     """Return the options that were given, as the question's keywords."""
     given: dict[str, Any] = {option.keyword or option.name: None for option in command.options}
     for option in command.options:
@@ -170,7 +171,7 @@ def keywords(command: Command, options: argparse.Namespace) -> dict[str, Any]:
     if command.saves or command.serves:
         given["name"] = options.model
     if command.windows is not None:
-        given["corpus"] = corpus_of(command.windows, options)
+        given["corpus"] = corpus_of(subjects[0], command.windows, options)
     if (command.long or command.states) and not of_cases(options):
         given |= limits_of(command, options)
     return {name: value for name, value in given.items() if value is not None}
@@ -189,11 +190,14 @@ def _given(option: Option, options: argparse.Namespace, before: Mapping[str, Any
     return {keyword: value}
 
 
-def corpus_of(windows: int, options: argparse.Namespace) -> Corpus | None:
+def corpus_of(model: Model, windows: int, options: argparse.Namespace) -> Corpus | None:
     """Return the windows of the corpus that is given, if one is."""
     if options.corpus is not None:
         unknown = REFUSE if options.unknown is None else options.unknown
-        return Corpus(options.corpus, options.length, options.windows or windows, options.sample, unknown)
+        begun = options.sample is None or options.sample == FROM_START
+        seed = None if begun else options.sample
+        found = Corpus(options.corpus, options.length, options.windows or windows, seed, unknown)
+        return found.spread(model) if options.sample is None else found
     if options.length is not None or options.windows is not None:
         raise PathexpError("--length and --windows cut a corpus into windows: give --corpus FILE")
     return None

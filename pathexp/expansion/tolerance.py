@@ -2,7 +2,7 @@
 
 Every product W x of the forward pass and of a sum over paths is computed as (W + ΔW) x with |ΔW| ≤ γ̃_K |W|, where
 γ̃_K is about u √K: u is the unit roundoff and K the length of the inner sums (Higham & Mary 2019, "A New Approach to
-Probabilistic Rounding Error Analysis", section 3, a backward error in the matrix, without its confidence factor). So
+Probabilistic Rounding Error Analysis": a backward error in the matrix, without its confidence factor). So
 row w of it is off by at most u √K |w|·|x| ≤ u √K ‖w‖ ‖x‖. Independent noise of deviation u √K ‖x‖ in every coordinate
 of the input has just that deviation in the row, and so stands for it. Such noise is carried to the logits: through A
 ⊗ W the variance per coordinate becomes (A∘A) v · ‖W‖²_F / rows. The tolerance is `CONFIDENCE` standard deviations at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from ...model import Model, Tokenizer
 from .accumulate import accumulate
 from .limits import Limits
 from .random_texts import TRIES, random_texts
-from .tally import Measure, Tally, Tokens, question_of
+from .tally import DRAWN, Measure, Tally, Tokens, question_of
 
 Text: TypeAlias = str | Path | Sequence[int] | NDArray[np.integer[Any]]
 """A text, the path of a text file, or token ids. A plain string among several texts is a text, not a path."""
@@ -27,6 +27,10 @@ Source: TypeAlias = str | Path | Iterable[Text]
 """The path of a text file, or an iterable of texts."""
 
 REFUSE = "refuse"
+FIRST_SEED = 0
+"""The seed of windows at random lines where none is given."""
+BYTES_PER_TOKEN = 4
+"""How many bytes per token a file must have for its windows to be drawn at random: fewer may not hold so many windows."""
 CHUNK = 1 << 16
 """Characters read from a file at a time."""
 
@@ -42,8 +46,9 @@ class Corpus:
     length: tokens per window; by default n_ctx. Windows follow one another within a text; what is left of a text
         after its last whole window is left out.
     windows: how many to take, or the numbers of the chosen ones, counted from 0; by default all.
-    sample: a seed; then windows are drawn at random, one text file without end: each begins at the start of a line that
-        follows a random byte. Without it they are taken from the beginning, which may be of one kind.
+    sample: a seed; then windows are drawn at random, with replacement, from one text file: each begins at the start of the
+        line that follows a random byte. Without it they are taken from the beginning, which may be of one kind; see
+        `spread`.
 
     unknown: what is done with characters that a bundled model's tokenizer does not know: "refuse" raises TokenError,
         naming place and character; "skip" leaves them out; another text, such as " ", is put in the place of each. How
@@ -88,9 +93,26 @@ class Corpus:
         object.__setattr__(self, "windows", tuple(sorted(int(number) for number in set(self.windows))))
 
     @staticmethod
-    def of(given: Corpus | Source, windows: int | None = None) -> Corpus:
-        """Return a corpus as it is, or a source as one, of which so many windows are taken."""
-        return given if isinstance(given, Corpus) else Corpus(given, windows=windows)
+    def of(given: Corpus | Source, model: Model, windows: int | None = None) -> Corpus:
+        """Return a corpus as it is, or a source as one, of which so many windows are taken, spread over a file."""
+        return given if isinstance(given, Corpus) else Corpus(given, windows=windows).spread(model)
+
+    def spread(self, model: Model) -> Corpus:
+        """Return the same number of windows at random lines (seed 0), if they are so many of one large text file.
+
+        A file of less than 4 bytes per token asked for is taken from its beginning, and so is what is no file: the
+        corpus is returned as it is.
+
+        >>> import pathexp as px
+        >>> Corpus([[1, 2, 3, 4]], windows=1).spread(px.random_model(d_vocab=9)).sample is None
+        True
+        """
+        if not (isinstance(self.source, str | Path) and isinstance(self.windows, int)):
+            return self
+        asked = self.windows * (model.config.n_ctx if self.length is None else self.length)
+        file = Path(self.source)
+        large = file.is_file() and file.stat().st_size >= BYTES_PER_TOKEN * asked
+        return replace(self, sample=FIRST_SEED) if large and self.sample is None else self
 
     def texts(self) -> Iterator[Text]:
         """Iterate over the texts; files in chunks. Raises LoadError for a file that is not there or not UTF-8."""
@@ -163,7 +185,7 @@ class Corpus:
         """Windows at random lines of the file, without end."""
         length, missed = self._length(model), 0
         with self._encoder(model) as encode:
-            for text in random_texts(Path(str(self.source)), seed):
+            for text in random_texts(Path(str(self.source)), seed, least=length):
                 tokens = _ids(encode(text))
                 missed = 0 if len(tokens) >= length else missed + 1
                 if missed == TRIES:
@@ -188,12 +210,24 @@ class Corpus:
             for at in range(0, len(tokens) - length + 1, length)
         )
 
-    def accumulate(self, model: Model, measure: Measure, what: str, limits: Limits) -> Tally:
-        """Sum a measure over the windows that are taken; `what` is measured, in words; see `accumulate`."""
-        chosen = f" number {', '.join(map(str, self.windows))}" if isinstance(self.windows, tuple) else ""
-        chosen += "" if self.sample is None else f" drawn with seed {self.sample}"
-        question = question_of(what, model, self.length) + chosen
-        return accumulate(self._windows(model), measure, question, most=self.most, limits=limits)
+    @property
+    def chosen(self) -> str:
+        """Which windows are taken, as part of a tally's question; nothing for those from the beginning on."""
+        if isinstance(self.windows, tuple):
+            return f" number {', '.join(map(str, self.windows))}"
+        return "" if self.sample is None else f"{DRAWN}{self.sample}"
+
+    def accumulate(
+        self,
+        model: Model,
+        measure: Measure,
+        what: str,
+        limits: Limits,
+        taken: Iterable[Tokens] = (),
+    ) -> Tally:
+        """Sum a measure over the windows that are taken, or that were; `what` is measured, in words; see `accumulate`."""
+        question = question_of(what, model, self.length) + self.chosen
+        return accumulate(taken or self._windows(model), measure, question, most=self.most, limits=limits)
 
 
 def _chunks(path: Path) -> Iterator[str]:

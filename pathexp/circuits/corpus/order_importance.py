@@ -83,7 +83,7 @@ class OrderImportance(Answer):
     def headline(self) -> str:
         """Return what was measured, and on how much."""
         return (
-            f"importance by order: loss {self.loss:.4f} {UNIT} over {counted(self.tally.windows, 'window')}, "
+            f"importance by order: loss {self.loss:.4f} {UNIT} over {counted(self.tally.windows, 'window')}{self.tally.drawn}, "
             f"{counted(self.tally.tokens, 'token')}; patterns frozen, removed paths {self.zero}"
         )
 
@@ -172,12 +172,12 @@ def order_importance(
     counts = terms.count_by_order()
     names = _names(terms, counts, max_order)
     measured = _Measured(model, names)
-    chosen = Corpus.of(corpus)
+    chosen = Corpus.of(corpus, model)
     windows = windows_of(chosen, model) if zero != "zero" else []
     point = zero_point(zero, measured, windows)
     what = f"importance by order, terms of order <= {max_order}, removed paths {point.said()},"
-    found = (Corpus(windows, chosen.length) if windows else chosen).accumulate(
-        model, lambda window: _losses(point, len(counts), window), what, limits
+    found = chosen.accumulate(
+        model, lambda window: _losses(point, len(counts), window), what, limits, taken=windows
     )
     means = (found.mean(name) for name in ("up_to", "without", "terms"))
     up_to, without, without_term = means

@@ -18,6 +18,8 @@ from ...graph import Array, WeakCache
 from ...model import Model, Weights
 from .state import read_state, write_state
 
+DRAWN = " drawn with seed "
+"""What precedes the seed at the end of a question about windows that were drawn at random."""
 Tokens: TypeAlias = NDArray[np.int64]
 Sums: TypeAlias = Mapping[str, Array]
 Measure: TypeAlias = Callable[[Tokens], Sums]
@@ -74,6 +76,12 @@ class Tally:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tally, (self.question, self.windows, self.tokens, dict(self.sums), self.mark, self.interrupted)
+
+    @property
+    def drawn(self) -> str:
+        """Where the windows were taken, in words: " at random lines (seed 0)"; nothing for those from the beginning on."""
+        seed = self.question.partition(DRAWN)[2]
+        return f" at random lines (seed {seed})" if seed else ""
 
     def plus(self, window: Tokens, measured: Sums, merge: Merge = added) -> Tally:
         """Return the sums with one more window."""

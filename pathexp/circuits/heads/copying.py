@@ -22,8 +22,9 @@ from ...expansion.header import model_facts
 from ...graph.rescaled import rescaled, scales
 from ...model import Model
 from ...model.model import check_model
+from .diagonal import share_on_diagonal
 from .head import Head, every_head
-from .spectrum import Spectrum, row_maximum_on_diagonal, turned_spectrum
+from .spectrum import Spectrum, turned_spectrum
 from .token_grams import token_grams
 
 
@@ -121,13 +122,14 @@ class Copying(Answer):
         return iter(self.heads)
 
     def on_diagonal(self, label: str) -> float:
-        """Return for which share of tokens attending to a token raises that token's own logit most.
+        """Return for which share of tokens attending to a token raises that token's own logit most; a tie does not count.
 
+        The maximum of a column of W_U W_OV W_E, (output, source); `heads` shows the same share as "diagonal".
         Raises PathexpError if there is no such head. O(d_vocab² d_head): minutes for a large vocabulary.
         """
         for head in every_head(self.model):
             if head.label == label:
-                return row_maximum_on_diagonal(head.ov_table)
+                return share_on_diagonal(head)
         raise PathexpError(f"no head {label!r} among the {len(self.heads)} heads of {self.model!r}")
 
     def headline(self) -> str:

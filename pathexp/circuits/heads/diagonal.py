@@ -64,6 +64,13 @@ def diagonal_shares(model: Model) -> DiagonalShare:
     return DiagonalShare(found, sampled, tokens)
 
 
+def share_on_diagonal(head: Head) -> float:
+    """Return for which share of all tokens attending to one raises its own logit more than any other; as above."""
+    require_token_space(head.model.config)
+    embedded, logits = wide(embedding(head.model)).T, wide(unembedding(head.model)).T
+    return _shares((head,), embedded, logits, np.arange(head.model.config.d_vocab))[head.label]
+
+
 def _shares(
     heads: Sequence[Head], embedded: Array, logits: Array, chosen: NDArray[np.int64]
 ) -> Mapping[str, float]:

@@ -179,12 +179,12 @@ def head_types(
     ((8, 5), True)
     """
     check_model(model, "head_types")
-    texts = RepeatedTokens(model, length, prefix, seed)
+    texts, runs = RepeatedTokens(model, length, prefix, seed), checked_runs(runs)
     found = accumulate(
-        texts.random() if corpus is None else texts.of(corpus),
+        texts.random() if corpus is None else texts.of(corpus, runs),
         partial(measure, texts),
         texts.question(f"attention types, {f'random seed {seed}' if corpus is None else 'a corpus'},"),
-        most=checked_runs(runs),
+        most=runs,
         limits=limits,
     )
     return HeadTypes(_heads(found, texts), _losses(found, texts), texts.lengths, found)

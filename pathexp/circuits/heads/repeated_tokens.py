@@ -151,9 +151,9 @@ class RepeatedTokens:
         while True:
             yield rng.permutation(self.model.config.d_vocab)[: self.copy].astype(np.int64)
 
-    def of(self, corpus: Source) -> Iterator[Tokens]:
-        """Yield the windows of a corpus as copies."""
-        return Corpus(corpus, self.copy).cut(self.model)
+    def of(self, corpus: Source, runs: int) -> Iterator[Tokens]:
+        """Yield so many windows of a corpus as copies, at random lines of a large file."""
+        return Corpus(corpus, self.copy, runs).spread(self.model).cut(self.model)
 
     def run(self, copy: Tokens, length: int | None = None) -> RepeatedRun:
         """Run the model on the prefix and the last `length` tokens of a copy twice; all of them by default."""

@@ -105,7 +105,7 @@ def causal_tracing(
 ) -> CausalTracing:
     """Restore every clean state, one at a time, in runs whose embedding is corrupted by noise.
 
-    Meng et al. 2022, "Locating and Editing Factual Associations in GPT", section 2.1. Costs draws · (layers · positions + 1)
+    Meng et al. 2022, "Locating and Editing Factual Associations in GPT". Costs draws · (layers · positions + 1)
     runs.
 
     Parameters

@@ -311,7 +311,7 @@ def _means(trace: Trace, zero: object, means: str | Path | Iterable[Trace] | Mea
     if isinstance(means, Means):
         return means
     if isinstance(means, str | Path):
-        corpus = Corpus(means, length=len(trace), windows=MOST_MEANS)
+        corpus = Corpus(means, length=len(trace), windows=MOST_MEANS).spread(trace.model)
         means = [trace.model.run(window) for window in corpus.cut(trace.model)]
     runs = tuple(means) if isinstance(means, Iterable) else ()
     if not runs or not all(isinstance(run, Trace) for run in runs):

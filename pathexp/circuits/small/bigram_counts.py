@@ -41,7 +41,7 @@ def count_bigrams(
     >>> found.sums["codes"].tolist(), found.sums["amounts"].tolist()
     ([12, 21], [2, 2])
     """
-    texts = Corpus.of(corpus)
+    texts = Corpus.of(corpus, model)
     if texts.length is not None or texts.windows is not None:
         raise PathexpError(
             "bigrams are counted over whole texts: give chunks=, not the length or number of windows"

@@ -205,7 +205,7 @@ def virtual_heads(
     """
     check_model(model, "virtual_heads")
     expect("virtual_heads", order=(order, whole(2)), k=(k, whole(0)), zero=(zero, one_of(*ZEROS)))
-    share = None if corpus is None else virtual_share(model, Corpus.of(corpus), zero, limits)
+    share = None if corpus is None else virtual_share(model, Corpus.of(corpus, model), zero, limits)
     every = tuple(_in_rows(model, order))
     scores = _scores(model, every, order)
     best = np.argsort(-np.nan_to_num(scores), kind="stable")[:k]

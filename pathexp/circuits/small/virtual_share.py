@@ -92,7 +92,7 @@ def share_parts(share: VirtualShare) -> Iterator[Part]:
             ("direct path and constants", share.direct, share.zeroed[1]),
             ("paths through one head at most", share.without, share.zeroed[0]), ("all paths", share.loss, share.loss),
         ],
-        "losses", f"loss in nats per token over {share.tokens:,} tokens, patterns frozen, others {share.zero} (paths: {orders})",
+        "losses", f"loss in nats per token over {share.tokens:,} tokens{share.tally.drawn}, patterns frozen, others {share.zero} (paths: {orders})",
         ("kept",), "loss", shown=None,
     )  # fmt: skip
     error = "" if share.error is None else f" ± {share.error:.4f}"
@@ -115,10 +115,8 @@ def virtual_share(model: Model, corpus: Corpus, zero: str, limits: Limits) -> Vi
         )
     windows = windows_of(corpus, model) if zero != "zero" else []
     point = zero_point(zero, partial(_parts, model), windows)
-    found = (Corpus(windows, corpus.length) if windows else corpus).accumulate(
-        model, lambda window: _measured(point, window),
-        f"loss reduction by virtual heads, removed paths {point.said()},", limits,
-    )  # fmt: skip
+    what = f"loss reduction by virtual heads, removed paths {point.said()},"
+    found = corpus.accumulate(model, lambda window: _measured(point, window), what, limits, taken=windows)
     loss, without, direct, zeroed, zeroed_direct = (float(each) for each in found.mean("losses"))
     error = found.error("reduction")
     return VirtualShare(

@@ -137,7 +137,7 @@ def bottlenecks(
     sums, ranks = None, {}
     if corpus is not None:
         moments = partial(_moments, model, points)
-        sums = Corpus.of(corpus, WINDOWS).accumulate(model, moments, "moments of the stream", limits)
+        sums = Corpus.of(corpus, model, WINDOWS).accumulate(model, moments, "moments of the stream", limits)
         ranks = {point: effective_rank(_variance(sums, point)) for point in points}
     return Bottlenecks(model, tuple(_rows(model.config, points, ranks)), sums)
 

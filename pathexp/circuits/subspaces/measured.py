@@ -20,4 +20,4 @@ def measured(tally: Tally | None) -> str:
     """
     if tally is None:
         return ""
-    return f"; measured on {counted(tally.windows, 'window')}, {counted(tally.tokens, 'token')}"
+    return f"; measured on {counted(tally.windows, 'window')}{tally.drawn}, {counted(tally.tokens, 'token')}"

@@ -186,7 +186,7 @@ def privileged_basis(
     expect("privileged_basis", seed=(seed, SEED))
     sums = None
     if corpus is not None:
-        sums = kurtosis_tally(model, Corpus.of(corpus, WINDOWS), seed, limits)
+        sums = kurtosis_tally(model, Corpus.of(corpus, model, WINDOWS), seed, limits)
     return PrivilegedBasis(model, tuple(_by_rotation(model, seed)), kurtoses(sums) if sums else (), sums)
 
 

@@ -56,9 +56,9 @@ def test_files_are_read_in_chunks_and_several_are_one_corpus(tmp_path):
 
 
 def test_a_corpus_stays_what_it_is_and_a_source_becomes_one():
-    corpus = Corpus(["text"], windows=3)
-    assert Corpus.of(corpus, windows=9) is corpus
-    assert Corpus.of(["text"], windows=9).windows == 9 and Corpus.of("file.txt").windows is None
+    corpus, model = Corpus(["text"], windows=3), px.load("attn-1l")
+    assert Corpus.of(corpus, model, windows=9) is corpus
+    assert Corpus.of(["text"], model, 9).windows == 9 and Corpus.of("file.txt", model).windows is None
 
 
 @pytest.mark.parametrize(

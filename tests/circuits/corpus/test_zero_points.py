@@ -6,6 +6,7 @@ import pytest
 import pathexp as px
 from pathexp.circuits.corpus.corpus import Corpus
 from pathexp.circuits.corpus.zero_points import zero_point
+from pathexp.cli import main
 from pathexp.model.softmax import next_token_loss
 from tests.commands import json_of
 from tests.shared_models import FOLDER
@@ -113,7 +114,39 @@ def test_letters_of_several_bytes_are_not_cut(tmp_path):
     from pathexp.circuits.corpus.random_texts import random_texts
 
     drawn = random_texts(file, 0)
-    assert {next(drawn)[0] for _ in range(20)} <= {"ö", "ü"} and texts.most == 2
+    assert {next(drawn)[0] for _ in range(20)} == {"ä", "ö"} and texts.most == 2, "within lines that are long"
+
+
+def test_a_file_of_one_line_is_drawn_from_at_many_places(tmp_path):
+    file, model = tmp_path / "line.txt", px.load("attn-1l")
+    file.write_text(" ".join([TEXT] * 200))
+    windows = {tuple(window) for window in Corpus(file, 16, 20, sample=0).cut(model)}
+    assert len(windows) > 5
+
+
+@pytest.mark.parametrize(("windows", "drawn"), [(10, True), (1000, False), (None, False)])
+def test_windows_are_spread_over_a_large_file_unless_it_is_said_otherwise(tmp_path, windows, drawn):
+    file, model = tmp_path / "lines.txt", px.load("attn-1l")
+    file.write_text("\n".join(TEXT[at:] for at in range(40)))
+    assert 4 * 8 * 10 < file.stat().st_size < 4 * 8 * 1000
+    corpus = Corpus(file, 8, windows)
+    assert corpus.spread(model) is corpus if not drawn else corpus.spread(model).sample == 0
+    assert Corpus(file, 8, 10, sample=3).spread(model).sample == 3
+    assert Corpus(file, 8, [0, 1]).spread(model).sample is None
+
+
+def test_the_command_line_spreads_windows_and_says_so(capsys, tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(TEXT[at:] for at in range(40)))
+    given = ["--corpus", str(file), "--length", "8", "--windows", "3"]
+    for sample, seed, said in (
+        ((), 0, "3 windows at random lines (seed 0)"),
+        (("--sample", "start"), None, "3 windows, "),
+    ):
+        assert main(["order-importance", "attn-1l", *given, *sample]) == 0
+        printed = capsys.readouterr().out
+        expected = px.order_importance(px.load("attn-1l"), Corpus(file, 8, 3, sample=seed))
+        assert said in printed and f"loss {expected.loss:.4f}" in printed
 
 
 def test_bad_samples_are_refused(tmp_path):
@@ -122,7 +155,7 @@ def test_bad_samples_are_refused(tmp_path):
     model = px.load("attn-1l")
     with pytest.raises(px.PathexpError, match=r"no place of .* has a whole window of 50 tokens"):
         list(Corpus(file, 50, 2, sample=0).cut(model))
-    with pytest.raises(px.PathexpError, match="no lines"):
+    with pytest.raises(px.PathexpError, match="no text"):
         list(Corpus(empty, 5, 2, sample=0).cut(model))
     for bad in (
         {"source": [TEXT], "windows": 2},
@@ -142,3 +175,11 @@ def test_from_the_command_line(capsys, tmp_path):
     expected = px.order_importance(px.load("attn-1l"), Corpus(file, 8, 3, sample=1), zero="mean")
     assert found["loss"] == pytest.approx(expected.loss)
     assert json_of(capsys, "virtual-heads", "attn-2l", *given)["zero"] == found["zero"]
+
+
+def test_copies_of_a_corpus_are_windows_at_random_lines(tmp_path):
+    file, model = tmp_path / "lines.txt", px.load("attn-1l")
+    file.write_text("\n".join(TEXT[at:] for at in range(40)))
+    drawn = list(Corpus(file, 8, 2, sample=0).cut(model))
+    of_file, of_texts = (px.heads(model, runs=2, length=8, corpus=source) for source in (str(file), drawn))
+    assert of_file.types.second_loss == of_texts.types.second_loss
