@@ -59,7 +59,7 @@ def test_the_command_prints_the_same_answer(capsys, tmp_path):
         "3",
     ]
     assert main([*asked, "--json"]) == 0
-    found = bottlenecks(px.load("attn-1l"), Corpus([LINE * 20], 16, 3))
+    found = bottlenecks(px.load("attn-1l"), Corpus(tmp_path / "corpus.txt", 16, 3, sample=0))
     data = json.loads(capsys.readouterr().out)
     assert data == json.loads(found.to_json()) and data["windows"] == 3
     assert main(asked) == 0
