@@ -64,7 +64,7 @@ def test_the_command_prints_the_same_answer(capsys, tmp_path):
     assert data == json.loads(found.to_json()) and data["windows"] == 3
     assert main(asked) == 0
     printed = capsys.readouterr().out
-    assert "effective rank" in printed and "3 windows, 48 tokens" in printed
+    assert "effective rank" in printed and "3 windows at random lines (seed 0), 48 tokens" in printed
     assert found.figures()["bottlenecks"].data["series"] == ["written before", "read after", "effective rank"]
     assert main(["bottlenecks", "attn-1l"]) == 0 and "effective" not in capsys.readouterr().out
 

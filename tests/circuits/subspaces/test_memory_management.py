@@ -163,7 +163,9 @@ def test_attn_2l_has_no_eraser():
 @pytest.mark.slow
 def test_stories260k_has_opposed_weights_and_two_neurons_that_erase_a_little():
     """The figures of the page on subspaces: of the neurons with opposed weights runs bear out two."""
-    found = memory_management(px.load(shared_file("stories260K.bin")), Corpus(play(), 64, 20, sample=0), k=900)
+    found = memory_management(
+        px.load(shared_file("stories260K.bin")), Corpus(play(), 64, 20, sample=0), k=900
+    )
     assert len(found.heads) == 760 and len(found.neurons) == 860
     assert [one.component for one in found.confirmed] == ["L2N50", "L3N70"]
     (one, other), first = found.confirmed, found.neurons[0]
