@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...algebra.operations import wide
 from ...answer import Note
+from ...errors import PathexpError
 from ...graph import Array
 from ...graph.from_weights import embedding, require_token_space, unembedding
 from ...model import Model
@@ -65,8 +66,15 @@ def diagonal_shares(model: Model) -> DiagonalShare:
 
 
 def share_on_diagonal(head: Head) -> float:
-    """Return for which share of all tokens attending to one raises its own logit more than any other; as above."""
+    """Return for which share of all tokens attending to one raises its own logit more than any other.
+
+    Raises PathexpError for a model whose outputs are no tokens. O(d_vocab² d_model) at most.
+    """
     require_token_space(head.model.config)
+    if not head.model.config.predicts_tokens:
+        raise PathexpError(
+            f"the outputs of {head.model!r} are no tokens, so that no token has a logit of its own"
+        )
     embedded, logits = wide(embedding(head.model)).T, wide(unembedding(head.model)).T
     return _shares((head,), embedded, logits, np.arange(head.model.config.d_vocab))[head.label]
 

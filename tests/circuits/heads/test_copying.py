@@ -138,3 +138,12 @@ def test_copying_is_a_sequence_and_an_answer():
     assert not again[3].ov.eigenvalues.flags.writeable
     with pytest.raises(px.PathexpError, match="no head 'L7H0'"):
         found.on_diagonal("L7H0")
+
+
+def test_the_share_on_the_diagonal_is_of_columns_as_heads_shows_it():
+    """A column of W_U W_OV W_E holds what attending to one token adds to every logit."""
+    model = px.load("attn-2l")
+    shown, found = px.heads(model, runs=1).diagonal.shares, copying(model)
+    table = px.head(model, "L1H3").ov_table.dense()
+    columns, rows = (float((table.argmax(axis=axis) == np.arange(1024)).mean()) for axis in (0, 1))
+    assert found.on_diagonal("L1H3") == columns == shown["L1H3"] != rows
