@@ -282,14 +282,17 @@ class Walk:
         finals = [stream for state, stream in live.items() if self.finishes(state)]
         return sum(finals, np.zeros((1, n, d))), self._straight_sum()
 
+    @cached_property
     def logits_with_and_without(self) -> Array:
         """The exact sums at the sink of the accepted paths past all components, and of all others: (2, position, d_out).
 
-        One pass for all orders together, where `logits_by_order` takes as many as there are orders.
+        One pass for all orders together, where `logits_by_order` takes as many as there are orders; kept, for the score of
+        every query.
         """
         (stream, direct), (whole, _) = self.straight_total, self.total
         totals = push(self.graph.sink.operator, np.concatenate([stream, whole - stream]))
         totals[0] += direct
+        totals.setflags(write=False)
         return totals
 
     def logits_by_order(self) -> Array:

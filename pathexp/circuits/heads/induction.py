@@ -18,7 +18,7 @@ from .copying import spectrum_columns, spectrum_row
 from .head_types import HeadType, HeadTypes, head_types
 from .heads import loss_parts
 from .induction_pairs import SHARE, InductionPair, induction_pairs
-from .induction_score import InductionScore, induction_score
+from .induction_score import InductionScore, Makers, induction_scores
 from .induction_verdict import UNDECIDED, YES, HeadVerdict, copies, head_verdict, model_verdict
 from .pointer_pairs import PointerPair, pointer_pairs
 from .removal import Removal, removals
@@ -256,18 +256,13 @@ def induction(
     expect("induction", score_runs=(score_runs, whole(0)))
     types = head_types(model, length=length, runs=runs, prefix=prefix, seed=seed, limits=limits)
     found = Induction(model, induction_pairs(model), pointer_pairs(model), types)
-    chosen = [label for label in found.from_attention if read_label(label).layer] if score_runs else []
-    scores = [
-        induction_score(
-            model, label, _makes(types, label, _keys), query_head=_makes(types, label, _queries), length=length,
-            runs=score_runs, prefix=prefix, seed=seed, limits=Limits(limits.seconds, limits.progress)
-        )
-        for label in chosen
-    ]  # fmt: skip
     texts = RepeatedTokens(model, length, prefix, seed)
+    chosen = [label for label in found.from_attention if read_label(label).layer] if score_runs else []
+    makers = [Makers(label, _makes(types, label, _keys), _makes(types, label, _queries)) for label in chosen]
+    scores = induction_scores(texts, makers, score_runs, limits=Limits(limits.seconds, limits.progress))
     indirect = [label for label in found.from_attention if not copies(types[label], types)]
     removed = removals(texts, indirect if predicts_next(model) else (), score_runs)
-    return Induction(model, found.pairs, found.pointers, types, tuple(scores), removed)
+    return Induction(model, found.pairs, found.pointers, types, scores, removed)
 
 
 def _makes(types: HeadTypes, label: str, by: Callable[[HeadType], float]) -> str:

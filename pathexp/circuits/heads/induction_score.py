@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,23 @@ from ...model import Model
 from ...model.model import check_model
 from ..corpus.accumulate import accumulate
 from ..corpus.limits import NO_LIMITS, Limits
-from ..corpus.tally import Tally
+from ..corpus.tally import Tally, Tokens
 from .repeated_tokens import Length, RepeatedRun, RepeatedTokens, checked_runs
+
+
+class Makers(NamedTuple):
+    """A head, and the earlier heads that make what its keys and its queries read."""
+
+    head: str
+    previous_head: str
+    query_head: str
+
+    def question(self, queries: int, seed: int) -> str:
+        """Return what is measured of it, for sums to be taken up."""
+        return (
+            f"induction score of {self.head} through keys of {self.previous_head} and queries of {self.query_head}, "
+            f"{queries} queries, random seed {seed},"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,39 +121,72 @@ def induction_score(
         "induction_score", head=(head, TEXT), previous_head=(previous_head, TEXT), queries=(queries, whole(1))
     )
     check_model(model, "induction_score")
-    query_head = previous_head if query_head is None else query_head
-    expect("induction_score", query_head=(query_head, TEXT))
+    makers = Makers(head, previous_head, previous_head if query_head is None else query_head)
+    expect("induction_score", query_head=(makers.query_head, TEXT))
     texts = RepeatedTokens(model, length, prefix, seed)
     found = accumulate(
         texts.random(),
-        lambda copy: _explained(texts.run(copy), head, (previous_head, query_head), queries),
-        texts.question(
-            f"induction score of {head} through keys of {previous_head} and queries of {query_head}, {queries} queries, "
-            f"random seed {seed},"
-        ),
+        lambda copy: _explained(texts.run(copy), makers, queries),
+        texts.question(makers.question(queries, seed)),
         most=checked_runs(runs),
         limits=limits,
     )
-    return _score(head, (previous_head, query_head), found, found.windows * min(queries, texts.copy))
+    return _score(makers, found, texts, queries)
 
 
-def _score(head: str, makers: tuple[str, str], found: Tally, queries: int) -> InductionScore:
+def induction_scores(
+    texts: RepeatedTokens, heads: Sequence[Makers], runs: int, *, queries: int = 8, limits: Limits = NO_LIMITS
+) -> tuple[InductionScore, ...]:
+    """Return the scores of several heads, as `induction_score`, each text run once for all of them.
+
+    >>> import pathexp as px
+    >>> texts = RepeatedTokens(px.induction_model())
+    >>> [round(found.share, 2) for found in induction_scores(texts, [Makers("L1H0", "L0H0", "L0H0")], 2)]
+    [0.84]
+    """
+    if not heads:
+        return ()
+
+    def measure(copy: Tokens) -> Mapping[str, Array]:
+        run = texts.run(copy)
+        return {
+            f"{makers.head}: {name}": value
+            for makers in heads
+            for name, value in _explained(run, makers, queries).items()
+        }
+
+    question = f"induction scores of {', '.join(makers.head for makers in heads)}, {queries} queries, random seed {texts.seed},"
+    found = accumulate(
+        texts.random(), measure, texts.question(question), most=checked_runs(runs), limits=limits
+    )
+    return tuple(_score(makers, _only(found, makers, texts, queries), texts, queries) for makers in heads)
+
+
+def _only(found: Tally, makers: Makers, texts: RepeatedTokens, queries: int) -> Tally:
+    """The sums of one head, as if it had been asked about alone."""
+    mine = f"{makers.head}: "
+    sums = {name.removeprefix(mine): value for name, value in found.sums.items() if name.startswith(mine)}
+    return replace(found, question=texts.question(makers.question(queries, texts.seed)), sums=sums)
+
+
+def _score(makers: Makers, found: Tally, texts: RepeatedTokens, queries: int) -> InductionScore:
     whole, keys, asked, both = (float(value) for value in found.mean("whole and through"))
     kinds = {
         name.removeprefix("kind "): float(found.mean(name)) for name in found.sums if name.startswith("kind ")
     }
-    return InductionScore(head, *makers, whole, keys, asked, both, kinds, queries, found)
+    amount = found.windows * min(queries, texts.copy)
+    return InductionScore(*makers, whole, keys, asked, both, kinds, amount, found)
 
 
-def _explained(text: RepeatedRun, head: str, makers: tuple[str, str], queries: int) -> Mapping[str, Array]:
+def _explained(text: RepeatedRun, makers: Makers, queries: int) -> Mapping[str, Array]:
     """Means over queries of a text: the advantage, what comes through each maker and both, and each kind of term."""
-    found = scores(text.trace, head, [(query, text.key(query)) for query in text.second[-queries:]])
-    keys, asked = f"S .* {makers[0]} .* K", f"S .* {makers[1]} .* Q"
-    parts: tuple[dict[str, str], ...] = ({}, {"key": keys}, {"query": asked}, {"key": keys, "query": asked})
-    some = [found[0].where(**part) if part else found[0] for part in parts]
+    found = scores(text.trace, makers.head, [(query, text.key(query)) for query in text.second[-queries:]])
+    keyed = found[0].where(key=f"S .* {makers.previous_head} .* K")
+    asked = found[0].where(query=f"S .* {makers.query_head} .* Q")
+    some = (found[0], keyed, asked, replace(keyed, queries=asked.queries))
     through = [
         [replace(part, pair=each.pair).advantage() for part in some] for each in found
-    ]  # one walk for all queries
+    ]  # one walk a side for all queries
     kinds = {
         f"kind {kind}": np.mean([each.pair.advantage(each.rows_by_kind()[kind]) for each in found])
         for kind in found[0].rows_by_kind()

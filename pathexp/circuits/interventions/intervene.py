@@ -7,17 +7,17 @@ norms and MLPs after it), for one into its keys it is everything, because frozen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, overload
+from typing import ClassVar, TypeAlias, overload
 
 import numpy as np
 
 from ...algebra import for_each
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
-from ...arguments import LOGITS, Kind, expect, instance, one_of
+from ...arguments import LOGITS, Kind, expect, instance, one_of, whole
 from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
@@ -26,17 +26,18 @@ from ...graph import Array, Contrast, Query, Walk, everything, freeze
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
-from ..attribution.decompose import decompose
-from ..attribution.sweeps import pulled
 from ..corpus.corpus import Corpus
 from .contrast_prices import ContrastPrices, contrast_prices
 from .cuts import Cut, checked_cuts
 from .frozen_paths import FrozenPaths
 from .kept_paths import INPUTS, KeptPaths, Reading
+from .largest_effects import frozen_effects, largest
 from .live_paths import LivePaths
 from .means import Means, RunMeans
 
 _HOW = Kind("LivePaths or FrozenPaths", lambda how: how in (LivePaths, FrozenPaths))
+MOST_LIVE = 48
+"""How many components are computed live where each is cut in turn, and no number is given."""
 MOST_MEANS = 16
 """How many windows of a corpus a mean is taken over."""
 
@@ -100,6 +101,9 @@ class Intervention:
         return frozen - live
 
 
+Effects: TypeAlias = tuple[float, float | None, float | None]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Interventions(Answer):
     """What interventions change of a target, frozen and live; a sequence of `Intervention`.
@@ -115,8 +119,8 @@ class Interventions(Answer):
     made: tuple[Intervention, ...]
     names: tuple[str, ...]
     paths: tuple[int, ...]
-    effects: tuple[tuple[float, float, float], ...]
-    """Per cut: the change of the target frozen, and live; and the divergence of the live distributions."""
+    effects: tuple[Effects, ...]
+    """Per cut: the change of the target frozen, and live; and the divergence of the live distributions. None: not computed."""
     zero: str
     inputs: str
 
@@ -142,25 +146,32 @@ class Interventions(Answer):
         yield run_facts(self.trace, self.target)
         yield Facts({"zero": self.zero, "inputs": self.inputs})
         rows = [
-            (name, str(made.cut), paths, frozen, live, frozen - live, kl)
+            (name, str(made.cut), paths, frozen, live, None if live is None else frozen - live, kl)
             for name, made, paths, (frozen, live, kl) in zip(
                 self.names, self.made, self.paths, self.effects, strict=True
             )
         ]
+        rows.sort(key=lambda row: (row[4] is None, -abs(row[3] if row[4] is None else row[4])))
         unit = "logits"
         yield Table(
             (columns.text("name"), columns.path("query"), columns.count("paths"), columns.number("frozen", unit=unit),
              columns.number("live", unit=unit), columns.number("price", "frozen − live", unit),
              columns.number("live_kl", "live KL", "nats", signed=False)),
-            sorted(rows, key=lambda row: -abs(row[4])), name="interventions", key=("name",), value="live",
+            rows, name="interventions", key=("name",), value="live",
         )  # fmt: skip
         yield Note(
             "change of the target. frozen: patterns, norms and gates as in the run, exact and linear; live: recomputed\n"
             "live KL: divergence of all next-token distributions from the run's, the mean over positions"
         )
+        if left := sum(row[4] is None for row in rows):
+            yield Note(
+                f"live: {len(rows) - left} of {len(rows)} components, those that change the target most frozen, or to first order "
+                f"in what they write\n(attribution patching); of the other {left} it is not known: live={len(rows)} computes all"
+            )
+        shown = [row for row in rows if row[4] is not None] or rows
         yield Figure(
             "bars", "interventions",
-            {"rows": [row[0] for row in rows], "values": [[row[3], row[4]] for row in rows],
+            {"rows": [row[0] for row in shown], "values": [[row[3], row[4]] for row in shown],
              "series": ["frozen", "live"]},
             f"{self.target.label}: change with paths {self.zero}", unit,
         )  # fmt: skip
@@ -178,6 +189,7 @@ def intervene(
     zero: str | Trace = "zero",
     means: str | Path | Iterable[Trace] | Means | None = None,
     inputs: str = INPUTS,
+    live: int | None = None,
 ) -> Interventions: ...
 @overload
 def intervene(
@@ -192,6 +204,7 @@ def intervene(
     trace: Trace | Contrast, target: Target, *, cut: str | Query | Cut | None = None, node: str | None = None,
     edge: tuple[str, str] | None = None, patch_from: Trace | str | Sequence[int] | None = None,
     zero: str | Trace = "zero", means: str | Path | Iterable[Trace] | Means | None = None, inputs: str = INPUTS,
+    live: int | None = None,
 ) -> Interventions | ContrastPrices:  # fmt: skip
     """Cut paths of a run, replace them by a mean, or patch them from another run: frozen and live, any architecture.
 
@@ -213,6 +226,9 @@ def intervene(
     means: runs of the same model and length, or the path of a text file, whose first windows are run.
     inputs: what reads along the paths: any of "q", "k", "v" of heads and "m" of MLPs; the rest reads what it read in
         the run. Frozen, "q" and "k" make no difference: patterns are as they were.
+    live: where each component in turn is set to zero, of how many the live effect is computed: those of largest effect
+        frozen, or to first order in what they write (attribution patching, which knows patterns and norms). By default
+        all, if there are no more than 48, else 48. What is not computed is None.
 
     Frozen and live cost a forward pass per set of endings that the query tells apart. Raises QueryError for a
     bad query, PathexpError for unknown inputs, another run of another model or length, or a run made by `rerun`.
@@ -225,12 +241,13 @@ def intervene(
     """
     if isinstance(trace, Contrast):
         expect("intervene", target=(target, instance(Target, "a target such as trace.logit(token)")))
-        if (patch_from, zero, means, inputs) != (None, "zero", None, INPUTS):
+        if (patch_from, zero, means, inputs, live) != (None, "zero", None, INPUTS, None):
             raise PathexpError(
                 "paths of a contrast are patched from one of its runs into the other: give cut, node or edge alone"
             )
         return contrast_prices(trace, target, cut=cut, node=node, edge=edge)
     check_trace(trace, "intervene")
+    expect("intervene", live=(live, whole(0).or_none))
     _check_target(target, trace)
     other = _run(trace, patch_from)
     runs = _means(trace, zero, means)
@@ -241,7 +258,14 @@ def intervene(
     for each in made:
         each.kept(LivePaths)  # refuses now what could not be done later
     every = [cut, node, edge, other, runs] == [None] * 5 and inputs == INPUTS
-    found = _measured(made, target, tuple(cuts), _through_components(trace, target) if every else {})
+    if live is not None and not every:
+        raise PathexpError(
+            "live counts components that are set to zero in turn: leave it out, or all other options"
+        )
+    frozen = frozen_effects(trace, target) if every else {}
+    most = MOST_LIVE if live is None else live
+    some = largest(trace, target, frozen, most) if len(frozen) > most else frozenset(cuts)
+    found = _measured(made, target, tuple(cuts), frozen, some)
     done = "patched from another run" if other else _named(zero, runs)
     return Interventions(
         trace, target, tuple(made), tuple(cuts), tuple(paths for paths, _ in found),
@@ -249,45 +273,37 @@ def intervene(
     )  # fmt: skip
 
 
-Numbers = tuple[int, tuple[float, float, float]]
+Numbers = tuple[int, Effects]
 
 
 def _measured(
-    made: Sequence[Intervention], target: Target, names: Sequence[str], through: Mapping[str, float]
+    made: Sequence[Intervention],
+    target: Target,
+    names: Sequence[str],
+    frozen: Mapping[str, float],
+    live: Collection[str],
 ) -> list[Numbers]:
-    """The numbers of every intervention, several at a time; `through` are known frozen sums of what is cut, by name."""
+    """The numbers of every intervention, several at a time: `frozen` effects that are known, and which are wanted `live`."""
     found: dict[int, Numbers] = {}
-    if made:  # what is the same before every cut is computed once
+    if made and live:  # what is the same before every cut is computed once
         run = made[0].trace
         _ = LivePaths(run, Walk(freeze(run), everything)).final
 
     def measure(at: int) -> None:
-        found[at] = _numbers(made[at], target, through.get(names[at]))
+        found[at] = _numbers(made[at], target, frozen.get(names[at]), names[at] in live)
 
     for_each(measure, len(made))
     return [found[at] for at in range(len(made))]
 
 
-def _numbers(one: Intervention, target: Target, through: float | None) -> Numbers:
+def _numbers(one: Intervention, target: Target, frozen: float | None, live: bool) -> Numbers:
     """Paths, effects and divergence; of a copy, so that logits are let go."""
     one = replace(one)
-    frozen = one._change(one.frozen, target) if through is None else -through
-    return one.paths, (
-        frozen,
-        one._change(one.live, target),
-        _divergence(one.trace.log_probs, log_softmax(one.live)),
-    )
-
-
-def _through_components(trace: Trace, target: Target) -> dict[str, float]:
-    """The sum of all paths through each component: what it writes, met with the target pulled back to there."""
-    graph, parts = freeze(trace), decompose(trace)
-    fields = pulled(graph, target)
-    return {
-        component.label: float(np.vdot(parts.written(component.label), fields[b + 1]))
-        for b, block in enumerate(graph.blocks)
-        for component in block.components
-    }
+    change = one._change(one.frozen, target) if frozen is None else frozen
+    if not live:
+        return one.paths, (change, None, None)
+    divergence = _divergence(one.trace.log_probs, log_softmax(one.live))
+    return one.paths, (change, one._change(one.live, target), divergence)
 
 
 def _named(zero: object, means: Means | None) -> str:

@@ -224,7 +224,7 @@ class ScoreExpansion(Answer):
     @cached_property
     def _parts(self) -> tuple[Array, Array]:
         """Query (2, d_head) and keys (2, position, d_head) as they meet, by paths of order 0 and by all others."""
-        queries, keys = (side.walk.logits_with_and_without() for side in (self.queries, self.keys))
+        queries, keys = (side.walk.logits_with_and_without for side in (self.queries, self.keys))
         return queries[:, self.pair.query], self.pair.form.met(keys, self.pair.query)
 
     @cached_property

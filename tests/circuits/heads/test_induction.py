@@ -3,6 +3,7 @@
 import json
 import pickle
 from functools import cache
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -11,9 +12,16 @@ import pathexp as px
 from pathexp.circuits.heads.head_types import head_types
 from pathexp.circuits.heads.induction import induction
 from pathexp.circuits.heads.induction_pairs import induction_pairs
-from pathexp.circuits.heads.induction_score import induction_score
+from pathexp.circuits.heads.induction_score import Makers, induction_score, induction_scores
 from pathexp.circuits.heads.positional_patterns import positional_patterns, previous_token_share
-from pathexp.circuits.heads.repeated_tokens import CURRENT, FIRST, INDUCTION, PREVIOUS, repeated_runs
+from pathexp.circuits.heads.repeated_tokens import (
+    CURRENT,
+    FIRST,
+    INDUCTION,
+    PREVIOUS,
+    RepeatedTokens,
+    repeated_runs,
+)
 from tests.commands import json_of, printed, saved
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES, ZOO
@@ -189,3 +197,42 @@ def test_an_expanded_score_is_an_answer():
     found = induction_score(px.induction_model(), "L1H0", "L0H0", runs=1)
     assert "through keys made by L0H0" in str(found)
     assert sum(row["advantage"] for row in found.records()) == pytest.approx(found.advantage)
+
+
+def test_scores_of_several_heads_are_those_of_each_alone():
+    """Every text is run once for all; sums, and the question they answer, are those of each head asked alone."""
+    model = px.load("attn-2l")
+    chosen = [Makers("L1H5", "L0H3", "L0H0"), Makers("L1H0", "L0H7", "L0H7")]
+    texts = RepeatedTokens(model, 20, (), 3)
+    together = induction_scores(texts, chosen, 2, queries=4)
+    for makers, found in zip(chosen, together, strict=True):
+        alone = induction_score(
+            model,
+            makers.head,
+            makers.previous_head,
+            query_head=makers.query_head,
+            length=20,
+            seed=3,
+            queries=4,
+        )
+        assert str(found) == str(alone)
+        assert (found.tally.question, found.tally.mark) == (alone.tally.question, alone.tally.mark)
+        assert found.tally.sums.keys() == alone.tally.sums.keys()
+        for name, value in alone.tally.sums.items():
+            np.testing.assert_array_equal(found.tally.sums[name], value)
+        both = scores_through(texts, makers, alone.queries // 4)
+        assert found.through_both == pytest.approx(both, abs=1e-9)
+
+
+def scores_through(texts, makers, runs):
+    """The part through both makers, asked of each score in full."""
+    found = []
+    for copy in islice(texts.random(), runs):
+        run = texts.run(copy)
+        for query in run.second[-4:]:
+            terms = px.score(run.trace, makers.head, query=query, key=run.key(query))
+            some = terms.where(
+                query=f"S .* {makers.query_head} .* Q", key=f"S .* {makers.previous_head} .* K"
+            )
+            found.append(some.advantage())
+    return np.mean(found)
