@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parents[1] / "pathexp"
 LONGEST = 400
 
 FLOORS = {
-    **dict.fromkeys(("errors", "installation", "labels", "read_only", "startup", "version", "visible"), 0),
+    **dict.fromkeys(
+        ("errors", "installation", "labels", "read_only", "replaced_file", "startup", "version", "visible"), 0
+    ),
     "budget": 1,
     "arguments": 1,
     **dict.fromkeys(("answer", "algebra", "model"), 2),

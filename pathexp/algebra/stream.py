@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import SizeError
+from ..replaced_file import replaced_file
 from .arrays import Array
 from .maps import LinearMap
 from .operations import is_narrow, waist, wide
@@ -57,23 +58,17 @@ def save_dense(
     rows, columns = map.shape
     target = os.fspath(path)
     _check_room(target, rows * columns * kind.itemsize, map)
-    unfinished = f"{target}.part"
-    try:
-        with open(unfinished, "wb") as file:
-            header = {
-                "descr": np.lib.format.dtype_to_descr(kind),
-                "fortran_order": False,
-                "shape": (rows, columns),
-            }
-            np.lib.format.write_array_header_2_0(file, header)
-            for first, block in row_blocks(map):
-                file.write(_rounded(block, kind, map).tobytes())
-                if progress is not None:
-                    progress(first + len(block), rows)
-        os.replace(unfinished, target)
-    finally:
-        if os.path.exists(unfinished):
-            os.remove(unfinished)
+    with replaced_file(target) as file:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(kind),
+            "fortran_order": False,
+            "shape": (rows, columns),
+        }
+        np.lib.format.write_array_header_2_0(file, header)
+        for first, block in row_blocks(map):
+            file.write(_rounded(block, kind, map).tobytes())
+            if progress is not None:
+                progress(first + len(block), rows)
 
 
 def _rounded(block: Array, kind: np.dtype[Any], map: LinearMap) -> NDArray[Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 from ..errors import AnswerError
+from ..replaced_file import replaced_file
 from .charts import draw
 from .document import Document
 from .extras import extra
@@ -47,26 +49,29 @@ def check_extra(file: str = "") -> None:
 
 
 def save(document: Document, file: str, name: str | None = None, *, dark: bool = False) -> None:
-    """Write a picture; the ending says in which form.
+    """Write a picture, whole or not at all; the ending says in which form.
 
     HTML holds all it needs and opens without a network; .tex is TikZ, of trees and flows alone, and needs no extra. Raises
     AnswerError for another ending, a figure that has no TikZ, or a file that cannot be written.
     """
     path = check_file(file)
-    made = (
-        tikz(_for_tikz(document, name))
-        if path.suffix.lower() == ".tex"
-        else _drawn(figure_of(document, name), dark)
-    )
+    made = _written(document, path.suffix.lower(), name, dark)
     try:
-        if isinstance(made, str):
-            path.write_text(made, encoding="utf-8")
-        elif path.suffix.lower() == ".html":
-            path.write_text(_page(made), encoding="utf-8")
-        else:
-            made.save(str(path))
+        with replaced_file(path) as beside:
+            beside.write(made)
     except OSError as error:
         raise AnswerError(f"cannot write the picture to {file!r}: {error}") from None
+
+
+def _written(document: Document, ending: str, name: str | None, dark: bool) -> bytes:
+    if ending == ".tex":
+        return tikz(_for_tikz(document, name)).encode()
+    drawn = _drawn(figure_of(document, name), dark)
+    if ending == ".html":
+        return _page(drawn).encode()
+    made = io.BytesIO() if ending in (".png", ".pdf") else io.StringIO()
+    drawn.save(made, format=ending.removeprefix("."))
+    return made.getvalue() if isinstance(made, io.BytesIO) else made.getvalue().encode()
 
 
 def _for_tikz(document: Document, name: str | None) -> Figure:

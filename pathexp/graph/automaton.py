@@ -18,7 +18,7 @@ from . import language
 from .alphabet import Alphabet, check_names
 from .derivatives import Term, Terms
 from .language import Query
-from .machine import MAX_STEPS, MAX_WORK, Machine, explore, minimal
+from .machine import Machine, UnfinishedMachine, explore, minimal
 
 __all__ = ["Alphabet", "Automaton", "check_paths", "compile_query"]
 
@@ -71,10 +71,10 @@ def compile_query(query: Query, alphabet: Alphabet) -> Automaton:
     """
     check_names(query, alphabet)
     letters = Letters(query, alphabet)
-    machine = explore(letters.terms, letters.term(query), letters.count)
-    if machine is None:
-        steps = f"{MAX_STEPS:,} transitions over {letters.count} kinds of labels"
-        raise _too_large(query, f"{steps}, or takes more than {MAX_WORK:,} steps to make")
+    try:
+        machine = explore(letters.terms, letters.term(query), letters.count)
+    except UnfinishedMachine as limit:
+        raise _too_large(query, str(limit)) from None
     smallest = minimal(machine)
     if len(smallest.rows) * len(alphabet.labels) > MAX_ENTRIES:
         sizes = f"{len(smallest.rows):,} states × {len(alphabet.labels):,} labels"

@@ -7,7 +7,7 @@ the same form are one term, a set has finitely many derivatives, and they are th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 Term: TypeAlias = int
@@ -103,11 +103,16 @@ class Terms:
             return parts.pop() if parts else self.everything
         return self._term("intersection", tuple(sorted(parts)), all(self.accepts_empty[p] for p in parts))
 
-    def _opened(self, kind: Kind, terms: Iterable[Term]) -> Iterator[Term]:
+    def _opened(self, kind: Kind, terms: Iterable[Term]) -> list[Term]:
+        opened: list[Term] = []
         for term in terms:
             found, arguments = self._forms[term]
-            self.work += len(arguments) if found == kind else 1
-            yield from arguments if found == kind else (term,)
+            if found == kind:
+                opened += arguments
+            else:
+                opened.append(term)
+        self.work += len(opened)
+        return opened
 
     def _of_kind(self, kind: Kind, terms: Iterable[Term]) -> set[Term]:
         return {term for term in terms if self._forms[term][0] == kind}
@@ -116,6 +121,9 @@ class Terms:
 
     def derivative(self, term: Term, letter: int) -> Term:
         """What is left of the words of a set that begin with a letter. Each is computed once."""
+        known = self._derivatives.get((term, letter))
+        if known is not None:
+            return known
         for pending in reversed(self._spine(term, letter)):
             self._derivatives[pending, letter] = self._derived(pending, letter)
         return self._derivatives[term, letter]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GraphError
+from ..replaced_file import replaced_file
 from .network import empty_multigraph
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def save_graph(graph: nx.MultiDiGraph, file: str) -> None:
-    """Write a graph to a file that ends in .dot, .graphml or .json.
+    """Write a graph to a file that ends in .dot, .graphml or .json, whole or not at all.
 
     Raises GraphError for another ending, or if the file cannot be written.
 
@@ -29,8 +30,10 @@ def save_graph(graph: nx.MultiDiGraph, file: str) -> None:
     pathexp.errors.GraphError: expected a graph file that ends in .dot, .graphml, .json, got 'graph.txt'
     """
     write = FORMS[check_graph_file(file)]
+    made = write(graph).encode()
     try:
-        Path(file).write_text(write(graph), encoding="utf-8")
+        with replaced_file(file) as beside:
+            beside.write(made)
     except OSError as error:
         raise GraphError(f"cannot write the graph to {file!r}: {error}") from None
 

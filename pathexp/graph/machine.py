@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from .derivatives import Term, Terms
 
-MAX_STEPS = 200_000
+MAX_STEPS = 100_000
 """The most transitions that a machine may have before it is made minimal."""
 
 MAX_WORK = 3_000_000
-"""The most parts of sets that are handled on the way: a few seconds, however few states there are."""
+"""The most parts of sets that are handled on the way: about a second, however few states there are."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,16 @@ class Machine:
         return found
 
 
-def explore(terms: Terms, start: Term, letters: int) -> Machine | None:
-    """Return the machine whose states are a term's derivatives; None if it passes MAX_STEPS steps or MAX_WORK."""
+class UnfinishedMachine(Exception):
+    """Raised where a machine passes a limit; its text says how far it got, and which limit that is."""
+
+
+def explore(terms: Terms, start: Term, letters: int) -> Machine:
+    """Return the machine whose states are a term's derivatives.
+
+    Raises UnfinishedMachine if it passes MAX_STEPS transitions or MAX_WORK. Counted in steps, not in seconds, so that
+    the same queries are refused everywhere.
+    """
     numbers = {start: 0}
     rows = []
     for term in (queue := [start]):
@@ -49,8 +57,12 @@ def explore(terms: Terms, start: Term, letters: int) -> Machine | None:
                 queue.append(target)
             row[letter] = numbers[target]
         rows.append(row)
-        if len(queue) * letters > MAX_STEPS or terms.work > MAX_WORK:
-            return None
+        if len(queue) * letters > MAX_STEPS:
+            raise UnfinishedMachine(
+                f"{MAX_STEPS:,} transitions over {letters} kinds of labels ({len(queue):,} states so far)"
+            )
+        if terms.work > MAX_WORK:
+            raise UnfinishedMachine(f"{MAX_WORK:,} steps to make it ({len(queue):,} states so far)")
     return Machine(
         tuple(rows), frozenset(number for term, number in numbers.items() if terms.accepts_empty[term])
     )

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import LoadError, PathexpError, WeightsError
+from ..replaced_file import replaced_file
 from ..visible import inert
 from .config import Config
 from .load.coders import coder_from_dict
-from .replaced_file import replaced_file
 from .weights import Array, Weights, expected
 from .zipped import UNREADABLE, Zipped, zipped
 

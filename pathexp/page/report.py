@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ..answer import Answer, Facts, Note, Part
@@ -14,6 +13,7 @@ from ..arguments import TRUTH, expect
 from ..errors import AnswerError, PathexpError
 from ..expansion.header import counted
 from ..model import Target, Trace
+from ..replaced_file import replaced_file
 from .bundle import bundled
 from .computed import computed
 from .explore import session_of
@@ -62,7 +62,8 @@ class PageReport(Answer):
         if not file.lower().endswith(".html"):
             raise AnswerError(f"expected a file that ends in .html, got {file!r}")
         try:
-            Path(file).write_text(self.html, encoding="utf-8")
+            with replaced_file(file) as beside:
+                beside.write(self.html.encode())
         except OSError as error:
             raise AnswerError(f"cannot write the page to {file!r}: {error}") from None
 

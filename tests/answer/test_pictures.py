@@ -68,6 +68,28 @@ def test_every_kind_is_drawn_and_its_labels_are_inert(kind, tmp_path) -> None:
     assert "</script><script>alert" not in page and 'src="http' not in page
 
 
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf", "html", "tex"])
+def test_a_picture_that_cannot_be_written_whole_leaves_the_old_file(ending, tmp_path, monkeypatch) -> None:
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    file = tmp_path / f"picture.{ending}"
+    found = Report("x", (Figure("flow", "picture", FIGURES["flow"]),))
+    found.save(str(file))
+    old = file.read_bytes()
+    assert old.startswith(STARTS[ending])
+    monkeypatch.setattr("os.fsync", no_room)
+    with pytest.raises(AnswerError, match="No space left"):
+        found.save(str(file))
+    assert file.read_bytes() == old and list(tmp_path.iterdir()) == [file]
+
+
+STARTS = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!DOCTYPE html>", "tex": b""}
+
+
+def no_room(_file) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_every_kind_that_a_part_may_have_can_be_drawn() -> None:
     assert set(get_args(FigureKind)) == set(KINDS) == set(FIGURES)
 

@@ -102,3 +102,18 @@ def test_files_that_cannot_be_written_are_refused(tmp_path):
         save_graph(hostile(), str(tmp_path / "no" / "x.dot"))
     with pytest.raises(GraphError, match=r"got .x\.svg."):
         save_graph(hostile(), "x.svg")
+
+
+@pytest.mark.parametrize("ending", ["dot", "graphml", "json"])
+def test_a_graph_that_cannot_be_written_whole_leaves_the_old_file(ending, tmp_path, monkeypatch):
+    file = tmp_path / f"graph.{ending}"
+    save_graph(hostile(), str(file))
+    old = file.read_bytes()
+    monkeypatch.setattr("os.fsync", no_room)
+    with pytest.raises(GraphError, match="No space left"):
+        save_graph(nx.MultiDiGraph(), str(file))
+    assert file.read_bytes() == old and list(tmp_path.iterdir()) == [file]
+
+
+def no_room(_file):
+    raise OSError(28, "No space left on device")

@@ -23,7 +23,7 @@ from ...errors import LoadError, PathexpError
 from ...graph import Array
 from ...labels import head_label, mlp_label
 from ...model import Config
-from ...model.replaced_file import replaced_file
+from ...replaced_file import replaced_file
 from .edge_run import PORTS, VALUES, EdgeList, Kept
 
 _NAME = re.compile(r"(?P<writer>[^->]+)->(?P<reader>[^<]+)(<(?P<port>[qkv])>)?")

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...errors import LoadError
 from ...graph import Array
-from ...model.replaced_file import replaced_file
 from ...model.zipped import UNREADABLE, shown, zipped
+from ...replaced_file import replaced_file
 
 VERSION = 2
 HEADER, PREFIX = "header", "sum "
