@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,9 @@ def seeds() -> dict[str, Seed]:
         found["jsonl"] = Seed(_files(folder, "c.jsonl"), lambda there: read_cases(there / "c.jsonl"))
         (folder / "c.csv").write_text("prompt,answer,wrong,role:S\n#1 #2,#3,a|#1,0\n")
         found["csv"] = Seed(_files(folder, "c.csv"), lambda there: read_cases(there / "c.csv"))
+        journal = partial(px.average, px.attribution, model, [px.Case([1, 2], 3), px.Case([2, 1], 4)])
+        journal(resume=folder / "k.kept")
+        found["journal"] = Seed(_files(folder, "k.kept"), lambda there: journal(resume=there / "k.kept"))
         EdgeScores(edges, np.where(edges.all(), 1.0, np.nan)).save_eap(folder / "e.json", model.config)
         found["edges"] = Seed(_files(folder, "e.json"), lambda there: read_eap(there / "e.json", edges))
         found |= _gguf(folder)

@@ -22,6 +22,9 @@ CASES = Option(
     "cases", "average over the cases of this .jsonl or .csv file, instead of one text", metavar="FILE"
 )
 CORRUPTED = Option("corrupted", "ask about the contrast of each case with its corrupted prompt", flag=True)
+RESUME = Option(
+    "resume", "keep what each case gives in this .jsonl, and go on from it if it is there", metavar="FILE"
+)
 WORKERS = Option("workers", "how many processes work on the cases (1)", whole(1), metavar="N")
 ONE_RUN = ("text", "tokens", "target", "versus", "position", "contrast", "graph", "seconds")
 """Options of one run, which have no meaning for many."""
@@ -31,7 +34,7 @@ def declare_cases(parser: argparse.ArgumentParser, command: Command) -> None:
     """Declare what averages take, for commands that read a run."""
     if command.takes in ("run", "target") and not (command.saves or command.serves):
         group = parser.add_argument_group("many prompts")
-        for option in (CASES, CORRUPTED, WORKERS):
+        for option in (CASES, CORRUPTED, WORKERS, RESUME):
             option.declare(group)
 
 
@@ -46,8 +49,10 @@ def check_cases(options: argparse.Namespace) -> None:
         clash = [name for name in ONE_RUN if getattr(options, name, None) is not None]
         if clash:
             raise PathexpError(f"--cases holds prompts and answers of its own: leave out {clash[0]}")
+        if options.resume is not None and not options.resume.endswith(".jsonl"):
+            raise PathexpError(f"--resume: expected a file that ends in .jsonl, got {options.resume!r}")
         return
-    for option in (CORRUPTED, WORKERS):
+    for option in (CORRUPTED, WORKERS, RESUME):
         if getattr(options, option.name, None) is not None and hasattr(options, CORRUPTED.name):
             raise PathexpError(f"--{option.name} is about many prompts: give --cases FILE")
 
@@ -70,6 +75,7 @@ def averaged(command: Command, model: Model, options: argparse.Namespace, given:
             contrast=bool(options.corrupted),
             executor=executor,
             progress=progress,
+            resume=options.resume,
             **asked,
         )
 

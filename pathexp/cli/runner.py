@@ -116,7 +116,7 @@ def check_outputs(command: Command, options: argparse.Namespace) -> None:
         check_graph_file(file)
         _check_folder("--graph", file)
     if (file := getattr(options, "resume", None)) is not None:
-        if not file.endswith(".npz"):
+        if not (of_cases(options) or file.endswith(".npz")):
             raise PathexpError(f"--resume: expected a file that ends in .npz, got {file!r}")
         if hasattr(options, "windows") and options.corpus is None:
             raise PathexpError("--resume goes on with a corpus: give --corpus FILE, the same as before")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ from ...model import Model
 from ...model.model import check_model
 from .case import Case
 from .checked_cases import Cases, checked_cases
+from .journal import Journal, asked_of
 from .mean_tree import mean_tree
 from .measured import Ask, Question, name_of, takes_target
 from .sums import Averaged, Sums
 from .workers import Workers, naming
 from .zero_point import zero_options
 
+PATH = instance((str, Path), "a path").or_none
 EXECUTOR = instance(Executor, "an executor of concurrent.futures").or_none
 QUANTILES = sequence_of(SHARE, "shares from 0 to 1")
 
@@ -85,7 +87,7 @@ class Average(Answer):
 def average(
     question: Question, model: Model, cases: Cases, *, contrast: bool = False,
     executor: Executor | None = None, quantiles: Sequence[float] = (), folder: str | Path | None = None,
-    progress: bool = False, **options: Any,
+    progress: bool = False, resume: str | Path | None = None, **options: Any,
 ) -> Average:  # fmt: skip
     """Ask a question of every case, and return the mean of the answers, row by row.
 
@@ -104,6 +106,8 @@ def average(
     executor: any executor of `concurrent.futures`; the model goes to each worker once.
     quantiles: also these quantiles of the value, such as (0.1, 0.5, 0.9): eight bytes a row and case.
     folder: where workers find the model, on machines that share a file system; by default this machine's own.
+    resume: a file that keeps what each case gave, as it is found. An average that died goes on from it, and a longer
+        list of cases asks only those that are new. Refused where it holds another question, model or version, and for trees.
     options: those of the question. A text "@S2" is the position of the role S2 in each case. `zero` is "zero",
         "corrupted" (the corrupted run) or "mean": the mean of what the cases write there, by role, and where lengths
         differ over positions.
@@ -121,25 +125,41 @@ def average(
     expect(
         "average", question=(question, Kind("a function that returns an answer, such as px.attribution", callable)),
         contrast=(contrast, TRUTH), executor=(executor, EXECUTOR), quantiles=(quantiles, QUANTILES),
-        progress=(progress, TRUTH), folder=(folder, instance((str, Path), "a path").or_none),
+        progress=(progress, TRUTH), folder=(folder, PATH), resume=(resume, PATH),
     )  # fmt: skip
     ready = checked_cases(cases, model, corrupted=contrast or options.get("zero") == "corrupted")
+    ask = Ask(question, options, contrast, takes_target(question))
+    journal = None if resume is None else _journal(resume, ask, model, ready)
     with Workers(executor, folder, progress) as workers:
-        options = zero_options(question, options, model, ready, workers)
-        ask = Ask(question, options, contrast, takes_target(question))
-        made = (mean_tree if question is tree else _added)(ask, model, ready, workers, tuple(quantiles))
+        ask = replace(ask, options=zero_options(question, options, model, ready, workers))
+        if question is tree:
+            made = mean_tree(ask, model, ready, workers, tuple(quantiles))
+        else:
+            made = _added(ask, model, ready, workers, tuple(quantiles), journal)
     return Average(name_of(question), repr(model), len(ready), made)
 
 
+def _journal(path: str | Path, ask: Ask, model: Model, cases: tuple[Case, ...]) -> Journal:
+    if ask.question is tree:
+        raise PathexpError(
+            "the mean of trees is opened by all cases together, and keeps no cases: leave out resume"
+        )
+    return Journal(path, asked_of(ask, ask.options, model, cases))
+
+
 def _added(
-    ask: Ask, model: Model, cases: tuple[Case, ...], workers: Workers, quantiles: tuple[float, ...]
-) -> Averaged:
+    ask: Ask, model: Model, cases: tuple[Case, ...], workers: Workers, quantiles: tuple[float, ...],
+    journal: Journal | None,
+) -> Averaged:  # fmt: skip
+    kept = {} if journal is None else journal.kept(cases)
     sums = Sums(quantiles)
     with interrupts() as interrupted:
         try:
-            for number, found in enumerate(workers.over(ask, model, cases), 1):
+            for number, found in enumerate(workers.over(ask, model, cases, kept), 1):
                 with naming(number, len(cases), cases[number - 1]):
                     sums.add(found)
+                if journal is not None:
+                    journal.keep(cases[number - 1], found)
                 if interrupted():
                     break
         except KeyboardInterrupt:

@@ -6,11 +6,12 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from ...errors import PathexpError
@@ -49,16 +50,27 @@ class Workers:
             self.sent[1].close()
         self.sent = None
 
-    def over(self, work: Work[Found], model: Model, cases: Sequence[Case]) -> Iterator[Found]:
-        """Yield what work finds in every case, in their order.
+    def over(
+        self, work: Work[Found], model: Model, cases: Sequence[Case],
+        kept: Mapping[int, Callable[[], Found]] = MappingProxyType({}),
+    ) -> Iterator[Found]:  # fmt: skip
+        """Yield what work finds in every case, in their order; what is `kept` already, by index, is not done again.
 
         What a worker that died had not brought back is done in this process, with a warning. Errors name the case.
         """
         report = _Report(len(cases), self.progress)
-        for number, (case, found) in enumerate(zip(cases, self._found(work, model, cases), strict=True), 1):
+        for number, (case, found) in enumerate(
+            zip(cases, self._with(kept, work, model, cases), strict=True), 1
+        ):
             with naming(number, len(cases), case):
                 yield found()
             report.done(number)
+
+    def _with(
+        self, kept: Mapping[int, Callable[[], Found]], work: Work[Found], model: Model, cases: Sequence[Case]
+    ) -> Iterator[Callable[[], Found]]:
+        fresh = self._found(work, model, [case for at, case in enumerate(cases) if at not in kept])
+        return (kept[at] if at in kept else next(fresh) for at in range(len(cases)))
 
     def _found(self, work: Work[Found], model: Model, cases: Sequence[Case]) -> Iterator[Callable[[], Found]]:
         if self.executor is None:
