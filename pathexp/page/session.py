@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
 from ..errors import PathexpError
 from ..model import Model, Trace
+from .measured import Measured
 from .panels import PANELS
 from .subject import Subject
 from .view import View, view_of
@@ -37,12 +39,17 @@ class Session:
     _subjects: OrderedDict[View, Subject] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
+    @cached_property
+    def measured(self) -> Measured:
+        """What is measured of the model whatever the text."""
+        return Measured(self.model)
+
     def subject(self, view: View) -> Subject:
         """Return what a view is about."""
         with self._lock:
             found = self._subjects.pop(view, None)
             if found is None:
-                found = Subject(self.model, view, self._trace(view.text))
+                found = Subject(self.model, view, self._trace(view.text), self.measured)
             self._subjects[view] = found
             while len(self._subjects) > KEPT:
                 self._subjects.popitem(last=False)

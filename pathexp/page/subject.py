@@ -8,12 +8,14 @@ from functools import cached_property
 from threading import Lock
 
 from ..circuits.attribution.flow import Flow, flow
+from ..circuits.heads.heads import Heads
 from ..errors import PathexpError, SizeError, TokenError
 from ..expansion.expansion import Expansion, expand
 from ..expansion.tree import Direction, Tree, TreeNode
 from ..expansion.tree.frontier import Leaf
 from ..graph import Contrast, ResidualGraph, contrast, freeze
 from ..model import Model, Target, Trace
+from .measured import Measured
 from .view import View
 
 FLOWS = 4
@@ -36,6 +38,7 @@ class Subject:
     model: Model
     view: View
     given: Trace | None = None
+    measured: Measured | None = None
     _trees: dict[Direction, GrownTree] = field(default_factory=dict)
     _flows: dict[str, Flow] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -77,6 +80,10 @@ class Subject:
         if self.view.versus is None:
             return trace.logit(wanted, position=position)
         return trace.logit_difference(wanted, self.view.versus, position=position)
+
+    def head_types(self) -> Heads:
+        """Return what every head does on random repeats, and whether it copies; a session measures it once."""
+        return (self.measured or Measured(self.model)).heads()
 
     @cached_property
     def value(self) -> float:

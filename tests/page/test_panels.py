@@ -172,6 +172,25 @@ def test_heads_measured_whatever_the_text(session, by):
     assert values[1][3] == rows["L1H3"]["ov" if by == "copying" else by.replace("-", "_")]
 
 
+def test_heads_are_measured_once_for_all_texts_and_again_only_if_stopped(monkeypatch):
+    asked = []
+
+    def measure(model):
+        asked.append(model)
+        found = px.heads(model)
+        cut = replace(found.types, tally=replace(found.tally, interrupted=True))
+        return found if len(asked) > 1 else replace(found, types=cut)
+
+    monkeypatch.setattr("pathexp.page.measured.heads", measure)
+    session = Session(px.load("attn-1l"), View(TEXT))
+    with pytest.raises(px.PathexpError, match="ask again"):
+        ask(session, "heads", by="induction")
+    for text in (TEXT, OTHER):
+        for by in ("induction", "copying", "previous-token"):
+            assert session.ask("heads", {"text": text, "by": by})["by"] == by
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("other", ["", OTHER])
 def test_the_lens_is_the_librarys_with_its_picture(session, trace, other):
     found = ask(session, "lens", other=other)["runs"]

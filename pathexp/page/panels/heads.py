@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...circuits.attribution.attribution import attribution
-from ...circuits.heads.heads import heads as head_types
 from ...errors import PathexpError
 from ...graph import Contrast
 from ...labels import head_label
@@ -41,7 +40,7 @@ def _contributions(subject: Subject) -> dict[str, float]:
 
 
 def _measured(subject: Subject, by: str) -> dict[str, float]:
-    rows, name = head_types(subject.model).records(), _BY_TYPE[by]
+    rows, name = subject.head_types().records(), _BY_TYPE[by]
     if not any(name in row for row in rows):
         raise PathexpError(f"the heads of this model are not measured by {by}")
     return {str(row["head"]): float(value) for row in rows if isinstance(value := row[name], int | float)}
