@@ -46,7 +46,6 @@ from .circuits.subspaces.rotate_basis import rotate_basis
 from .errors import PathexpError
 from .expansion import (
     Expansion,
-    Ranking,
     Term,
     Tree,
     Verdict,
@@ -78,7 +77,6 @@ __all__ = [
     "Model",
     "PathexpError",
     "Query",
-    "Ranking",
     "ResidualGraph",
     "Tally",
     "Target",

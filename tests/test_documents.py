@@ -103,6 +103,10 @@ def test_every_public_name_is_on_a_page():
     assert not missing, f"public, and on no page: {', '.join(missing)}"
 
 
+def test_public_names_are_few():
+    assert len(px.__all__) <= 65
+
+
 def test_every_public_name_is_in_the_reference():
     listed = re.findall(
         r"^\.\. auto(?:function|class|module):: pathexp\.(?:model\.)?(\w+)$",
