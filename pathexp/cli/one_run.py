@@ -20,7 +20,7 @@ from ..circuits.interventions.causal_tracing import SITES, causal_tracing
 from ..circuits.interventions.cuts import edge
 from ..circuits.interventions.intervene import intervene
 from ..circuits.subspaces.equivariance import equivariance
-from ..expansion.expansion import tree
+from ..expansion.run_tree import tree
 from ..expansion.scores.score import score
 from ..expansion.scores.term import KINDS
 from ..expansion.summary import summary
@@ -56,7 +56,7 @@ COMMANDS = (
         "pathexp tree attn-2l 'To be, or not to be' --nodes 20",
         takes="target", long=True, contrasts=True,
         options=(
-            QUERY, replace(NODES, help="how many nodes of the tree to open (100, unless another limit is given)"),
+            QUERY, MLP, replace(NODES, help="how many nodes of the tree to open (100, unless another limit is given)"),
             Option("share", "open until the finished paths explain this share", fraction, metavar="S"),
             Option("direction", "by endings (back) or by beginnings (forward)", choices=("back", "forward")),
             Option("positions", "also split the branches that are shown by source position", flag=True),
@@ -125,7 +125,7 @@ COMMANDS = (
         "show how much of a logit passes along every edge",
         "pathexp flow attn-2l 'To be, or not to be' --query 'E .* L1H3 U'",
         takes="target", contrasts=True, graph=True, options=(
-            QUERY,
+            QUERY, MLP,
             Option("per_position", "one node per component and position", flag=True),
             Option("share", "prune to the strongest edges whose paths add this share of the target", fraction, metavar="S"),
         ),

@@ -1,9 +1,10 @@
 """Terms and what they add up to."""
 
 from .canonical import canonical, equal
-from .expansion import Expansion, expand, tree
+from .expansion import Expansion, expand
 from .path import Path
 from .ranking import Ranking
+from .run_tree import tree
 from .scores.results import AnyScoreTerm, Effect, ScoreRanking
 from .scores.score import score
 from .scores.score_expansion import ScoreExpansion

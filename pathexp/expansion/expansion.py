@@ -23,7 +23,6 @@ from ..graph import (
 )
 from ..graph import query as parsed
 from ..model import Target, Trace
-from ..model.points import FINAL, LOGITS
 from . import symbolic
 from .header import matching
 from .notebook import COMPLETIONS, FIRST, shown
@@ -359,40 +358,3 @@ def _graph_of(what: object, at: str, start: str) -> object:
     if isinstance(what, ResidualGraph) and (at or start):
         raise PathexpError("a graph is cut where a run is frozen: px.freeze(trace, at=..., start=...)")
     return graph_to(what, at, start) if isinstance(what, Trace) else what
-
-
-def tree(
-    what: Trace | ResidualGraph,
-    target: Target,
-    query: str | Query = everything,
-    *,
-    nodes: int | None = None,
-    seconds: float | None = None,
-    share: float | None = None,
-    direction: Direction = "back",
-    positions: bool = False,
-    progress: Progress | bool = False,
-) -> Tree:
-    """Return the paths of a run or of a residual graph as a tree of exact sums toward a target.
-
-    The same as `expand(what, query).tree(target, …)`: see `Expansion.tree`. The paths of a run, or of a contrast,
-    end where the target reads.
-
-    >>> import pathexp as px
-    >>> trace = px.load("attn-2l").run("To be, or not to be")
-    >>> tree = px.tree(trace, trace.logit(trace.top_token()), nodes=5)
-    >>> tree.nodes, tree.root.count
-    (5, 81)
-    """
-    runs = isinstance(what, Trace | Contrast) and isinstance(target, Target)
-    inner = runs and target.at not in (LOGITS, FINAL)
-    terms = expand(what, query, at=target.at if inner else "")
-    return terms.tree(
-        target,
-        nodes=nodes,
-        seconds=seconds,
-        share=share,
-        direction=direction,
-        positions=positions,
-        progress=progress,
-    )

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from ..answer import Answer, Check, Facts, Note, Part, Table, columns
 from ..arguments import expect, whole
-from ..errors import PathexpError
-from ..graph import MlpMode, Query, everything, freeze
+from ..graph import Query, everything
 from ..model import Target, Trace
 from .expansion import Expansion, expand
 from .header import counted, matching, run_facts
+from .mlp_paths import MlpPaths, frozen_as
 from .proof import ProofCheck
 from .ranking import Ranking
 from .search import search_cost
@@ -186,7 +186,7 @@ def summary(
     target: Target,
     *,
     query: str | Query = everything,
-    mlp: MlpMode | Literal["neurons"] = "gate",
+    mlp: MlpPaths = "gate",
     k: int = 12,
     nodes: int = 200,
     prove: bool = False,
@@ -207,12 +207,7 @@ def summary(
     forward passes, the nodes of the tree, and the search if it is asked for (see `Expansion.top`).
     """
     expect("expand", k=(k, whole(1)), nodes=(nodes, whole(1)))
-    c = trace.config
-    if mlp == "neurons" and not c.d_mlp:
-        raise PathexpError("mlp='neurons': this model has no MLPs, so no neurons")
-    each = {layer: range(c.d_mlp) for layer in range(c.n_layers)} if mlp == "neurons" else {}
-    graph = freeze(trace, mlp="gate" if mlp == "neurons" else mlp, neurons=each)  # 3
-    terms = expand(graph, query)  # 4 and 5
+    terms = expand(frozen_as(trace, mlp), query)  # 3, 4 and 5
     return Summary(  # 6 and 7, when they are read
         trace=trace, terms=terms, target=target, k=k, nodes=nodes, prove=prove, check=check, seconds=seconds,
         progress=progress,

@@ -46,7 +46,7 @@ def freeze(
     Parameters
     ----------
     mlp: "gate" freezes act(z)/z of every neuron (of a gated MLP, its gate branch whole): paths pass through
-        MLPs, `L0M`. "source" freezes MLP outputs: paths start at `L0M`.
+        MLPs, `L0M`. Where act is flat away from zero, the credit for a step that was passed goes to biases. "source" freezes MLP outputs: paths start at `L0M`.
     neurons: by layer, neurons that become components of their own, such as `L0N17`; the rest stays `L0M`.
     cap: where logits are soft-capped, "ratio" freezes what the cap leaves of each, and terms add up to the
         capped logits; "before" leaves the cap out, and terms add up to the logits before it.

@@ -13,6 +13,7 @@ from ...arguments import TRUTH, expect
 from ...errors import GraphError, PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts, shown_target
+from ...expansion.mlp_paths import MlpPaths, frozen_as
 from ...expansion.targets import on_stream
 from ...expansion.tolerance import ROUNDING, target_tolerance
 from ...graph import Query, ResidualGraph, Walk, empty_multigraph
@@ -240,7 +241,7 @@ class Flow(Answer):
 
 def flow(
     what: Trace | ResidualGraph, target: Target, *, query: str | Query | None = None,
-    per_position: bool = False, share: float | None = None,
+    per_position: bool = False, share: float | None = None, mlp: MlpPaths = "gate",
 ) -> Flow:  # fmt: skip
     """Return the exact signed flow of a target along every edge, over all paths at once.
 
@@ -254,6 +255,7 @@ def flow(
     query: the paths that flow, such as "E .* L1H3 U"; all by default.
     per_position: make one node per component and position: `L0H1@3` is what the head writes at position 3.
     share: prune the flow to this share of the target; see `Flow.prune`.
+    mlp: "gate", paths pass through MLPs; "source", they start at them; "neurons", they pass through single neurons.
 
     Cost: one backward and one forward pass per live state of the query, and O(edges · positions · d_model).
     Raises SizeError if the pulled-back fields do not fit in memory, TargetError for a target of another run, QueryError
@@ -267,7 +269,8 @@ def flow(
     (['L1H0', 'L1H1', 'U'], True)
     """
     expect("flow", per_position=(per_position, TRUTH))
-    terms = expand(what) if query is None else expand(what, query)
+    graph = frozen_as(what, mlp)
+    terms = expand(graph) if query is None else expand(graph, query)
     on_stream(target, terms.walk.graph)  # refuses what is no target of this graph
     sweep = FlowSweep(Wires(terms.walk, per_position), target)
     edges = edges_of(sweep)
