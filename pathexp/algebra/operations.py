@@ -123,12 +123,18 @@ def eigenvalues(map: LinearMap) -> Eigenvalues:
 def eigenvectors(map: LinearMap) -> Eigenvectors:
     """Return the eigenvalues above the null cutoff, and their right eigenvectors as unit columns.
 
-    If R L w = λ w then (L R)(L w) = λ (L w). Those of a map that equals its transpose are real and orthonormal, equal
-    eigenvalues included. Raises SpaceError if target and source differ.
+    If R L w = λ w then (L R)(L w) = λ (L w). Those of a map that equals its transpose, but for the rounding of its product, are
+    real and orthonormal, equal eigenvalues included. Raises SpaceError if target and source differ.
     """
     endomorphism(map, "eigenvectors")
     if not is_narrow(map) and np.array_equal(whole := wide(map), whole.T):
         return _symmetric_eigenvectors(whole)
+    if is_narrow(map) or len(map.word) > 1:
+        sides = waist(map)
+        basis = np.linalg.qr(sides[0])[0]
+        if (seen := _seen_in(basis, *sides)) is not None:
+            values, vectors = _symmetric_eigenvectors(seen)
+            return Eigenvectors(values, (basis @ vectors.real).astype(np.complex128))
     left, _ = halves(map)
     rotated = turned(map)
     values, small = np.linalg.eig(rotated)
@@ -136,6 +142,22 @@ def eigenvectors(map: LinearMap) -> Eigenvectors:
     kept = [i for i in by_magnitude(values) if abs(values[i]) > cutoff]
     vectors = (left @ small[:, kept].real) + 1j * (left @ small[:, kept].imag)
     return Eigenvectors(values[kept].astype(np.complex128), vectors / np.linalg.norm(vectors, axis=0))
+
+
+def _seen_in(basis: Array, left: Array, right: Array) -> Array | None:
+    """The symmetric array that left @ right is in an orthonormal basis of what left writes; None if it is not symmetric.
+
+    M is symmetric if and only if M Q = Mᵀ Q for such a basis Q. Both sides are rounded by u √K of the factors' lengths, K the
+    inner sizes; ten times as much is allowed.
+    """
+    with within_range("the symmetric part of a map"):
+        forward, backward = left @ (right @ basis), right.T @ (left.T @ basis)
+        unit = float(np.finfo(np.float64).eps) / 2 * float(np.sqrt(sum(left.shape) * basis.shape[1]))
+        allowed = 10 * unit * frobenius(left) * frobenius(right)
+        if not (np.isfinite(allowed) and frobenius(forward - backward) <= allowed):
+            return None
+        seen = basis.T @ forward
+        return np.asarray((seen + seen.T) / 2)
 
 
 def _symmetric_eigenvectors(whole: Array) -> Eigenvectors:

@@ -130,8 +130,9 @@ def evaluate(expr: sp.MatrixExpr, arrays: Mapping[str, Array]) -> Array:
 
     Works on sums, products, Kronecker products, transposes, scalar multiples and identities, node by node,
     without sympy's own evaluation or code generation; it is for cross-checks of small cases, since it forms
-    every Kronecker product.
-    Raises PathexpError for a symbol without an array, or an array that is not of the symbol's shape.
+    every Kronecker product. Sizes with names, as in graphs from sizes alone, are those of the arrays.
+    Raises PathexpError for a symbol without an array, an array that is not of the symbol's shape, two arrays that give
+    one size two numbers, and an identity whose size no array gives.
 
     >>> import numpy as np, sympy as sp
     >>> A, B = sp.MatrixSymbol("A", 2, 2), sp.MatrixSymbol("B", 2, 2)
@@ -145,15 +146,20 @@ def evaluate(expr: sp.MatrixExpr, arrays: Mapping[str, Array]) -> Array:
             f"evaluate() takes a sympy expression and arrays by name, not {type(expr).__name__} and "
             f"{type(arrays).__name__}; for an expansion: evaluate(terms.expr(), terms.arrays())"
         )
+    return _evaluated(expr, arrays, _sizes(expr, arrays))
+
+
+def _evaluated(expr: sp.MatrixExpr, arrays: Mapping[str, Array], sizes: Mapping[sp.Symbol, int]) -> Array:
+    sp = sympy_module()
     if isinstance(expr, sp.MatrixSymbol):
         return _substituted(expr, arrays)
     if isinstance(expr, sp.Identity):
-        return np.eye(int(expr.shape[0]))
+        return np.eye(_whole(expr.shape[0], sizes))
     if isinstance(expr, sp.ZeroMatrix):
-        return np.zeros(tuple(map(int, expr.shape)))
+        return np.zeros((_whole(expr.shape[0], sizes), _whole(expr.shape[1], sizes)))
     if expr.is_number and not getattr(expr, "is_Matrix", False):
         return np.array(float(expr))
-    parts = [evaluate(arg, arrays) for arg in expr.args]
+    parts = [_evaluated(arg, arrays, sizes) for arg in expr.args]
     if isinstance(expr, sp.MatAdd):
         return np.asarray(np.sum(parts, axis=0))
     if isinstance(expr, sp.MatMul):
@@ -163,6 +169,28 @@ def evaluate(expr: sp.MatrixExpr, arrays: Mapping[str, Array]) -> Array:
     if isinstance(expr, sp.Transpose):
         return parts[0].T
     raise PathexpError(f"evaluate() does not know {type(expr).__name__} in {expr}")
+
+
+def _sizes(expr: sp.MatrixExpr, arrays: Mapping[str, Array]) -> dict[sp.Symbol, int]:
+    """The numbers of an expression's named sizes, by the arrays of its symbols."""
+    sp = sympy_module()
+    sizes, givers = dict[Any, int](), dict[Any, str]()
+    for symbol in sorted(expr.atoms(sp.MatrixSymbol), key=str):
+        for size, n in zip(symbol.shape, _substituted(symbol, arrays).shape, strict=True):
+            if size.is_Symbol and sizes.setdefault(size, n) != n:
+                raise PathexpError(
+                    f"the size {size} is {sizes[size]} by the array of {givers[size]}, but {n} by that of {symbol}"
+                )
+            givers.setdefault(size, str(symbol))
+    return sizes
+
+
+def _whole(size: Any, sizes: Mapping[sp.Symbol, int]) -> int:
+    """A size as a number."""
+    found = size.subs(sizes)
+    if not found.is_Integer:
+        raise PathexpError(f"no array gives the size {size}: give one of a symbol that has it in its shape")
+    return int(found)
 
 
 def _substituted(symbol: sp.MatrixSymbol, arrays: Mapping[str, Array]) -> Array:

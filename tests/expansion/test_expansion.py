@@ -268,3 +268,19 @@ def test_random_models_over_every_switch(seed):
     trace = model.run(rng.integers(0, model.config.d_vocab, [1, 2, 9, 33][seed % 4]))
     verdict = px.expand(trace).verify()
     assert verdict.ok, f"{model.config}\n{verdict}"
+
+
+def test_formulas_from_sizes_alone_evaluate_to_the_run():
+    """Identities of named size take it from the arrays; the sum of all terms is the run."""
+    model = px.random_model(layers=2, heads=2, positions="none")
+    trace = model.run([1, 2, 3, 4])
+    formula = px.derive(layers=2, heads=2).expansion.expr()
+    arrays = px.expand(trace).arrays()
+    one_hot = np.eye(model.config.d_vocab)[trace.tokens].reshape(-1)
+    np.testing.assert_allclose(
+        (px.evaluate(formula, arrays) @ one_hot).reshape(trace.logits.shape), trace.logits, atol=1e-12
+    )
+    with pytest.raises(px.PathexpError, match=r"size n is 4 by the array of A_L0H0, but 3 by that of A_L0H1"):
+        px.evaluate(formula, arrays | {"A_L0H1": np.eye(3)})
+    with pytest.raises(px.PathexpError, match="no array gives the size n"):
+        px.evaluate(px.derive(layers=0, heads=1).expansion.expr(), arrays)
