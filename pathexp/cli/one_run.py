@@ -157,7 +157,7 @@ COMMANDS = (
     ),
     Command(
         "attention", attention, "one run",
-        "show where one head attends, and what it brings from each token",
+        "show where one head attends, and what it writes from each token",
         "pathexp attention attn-2l --head L1H3",
         takes="target", options=(
             HEAD,

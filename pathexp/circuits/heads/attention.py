@@ -1,4 +1,4 @@
-"""One head on one text: where it attends, and beside each token what it brings from there."""
+"""One head on one text: where it attends, and beside each token what it writes from there."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Ids: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeadAttention(Answer):
-    """A head's attention from one position, and what it brings from every key.
+    """A head's attention from one position, and what it writes from every key.
 
-    `attention` (n): the row of its pattern; `outputs` (n, k): the tokens that what it brings from each key raises most,
+    `attention` (n): the row of its pattern; `outputs` (n, k): the tokens that what it writes from each key raises most,
     and `raised` (n, k) by how much, above the mean of all tokens; `values` (n): what of it reaches the target straight.
     """
 
@@ -68,12 +68,12 @@ class HeadAttention(Answer):
         yield Table(
             (
                 columns.count("key"), columns.token("token"), columns.number("attention", digits=3, signed=False),
-                columns.text("brings", "what it brings from there"), columns.number("value", "added to the target"),
+                columns.text("brings", "what it writes from there"), columns.number("value", "added to the target"),
             ),
             rows, "keys", key=("key",), value="attention", shown=10, rest=[],
         )  # fmt: skip
         yield Note(
-            "what it brings: the tokens whose logits rise most above the mean, by attention · W_U W_OV x"
+            "what it writes: the tokens whose logits rise most above the mean, by attention · W_U W_OV x"
         )
         yield Check(
             "the heads of its layer, added one by one, are the concatenated form (Vaswani et al. 2017, 3.2.2)",
@@ -97,7 +97,7 @@ class HeadAttention(Answer):
 def attention(
     trace: Trace, target: Target, *, head: str = "L0H0", query: int | None = None, k: int = 3
 ) -> HeadAttention:
-    """Return where one head attends from a position, and what it brings from every key.
+    """Return where one head attends from a position, and what it writes from every key.
 
     Elhage et al. 2021, "Attention Heads as Information Movement", "Function of Induction Heads" (the logit effect). `query`
     is by default the target's position; what reaches the target straight is zero from any other. `k` outputs a key are
@@ -136,7 +136,7 @@ def attention(
 
 
 def _brought(trace: Trace, layer: int, index: int, at: int, k: int) -> tuple[Ids, Array]:
-    """The tokens that a head raises most by what it brings from each key, and by how much, (n, k) each."""
+    """The tokens that a head raises most by what it writes from each key, and by how much, (n, k) each."""
     model, n = trace.model, len(trace)
     if not (model.config.predicts_tokens and has_token_space(model.config)):
         return np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0))

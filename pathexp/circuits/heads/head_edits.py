@@ -18,7 +18,7 @@ _OV, _QK = ("W_V", "W_O", "b_V"), ("W_Q", "W_K", "b_Q", "b_K")
 
 
 def swap_ov(model: Model, a: str, b: str) -> Model:
-    """Return the model in which two heads have exchanged what they bring (W_V, W_O, b_V), not where they look.
+    """Return the model in which two heads have exchanged what they write (W_V, W_O, b_V), not where they attend.
 
     Key/value heads that are shared become one for each head first, so that no third head changes. Norms and
     ALiBi slopes stay with the places. Elhage et al. 2021, "Attention Heads as Information Movement".

@@ -1,6 +1,6 @@
 """Skip-trigrams in the running model: how much an output rises when its source occurs before.
 
-Elhage et al. 2021, "Skip-Trigram Bugs": what the tables force is seen in the model.
+Elhage et al. 2021, "Skip-Trigram 'Bugs'": what the tables force is seen in the model.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def skip_trigram_effects(
     Contexts are `length` random tokens, the source `gap` positions before the destination, which comes last. The
     whole model runs, all heads, patterns and positions included. One skip-trigram, all four of a bug, or several are
     measured in the same contexts, with one tally. Costs 2 · contexts runs of the model per skip-trigram. Elhage et
-    al. 2021, "Skip-Trigram Bugs".
+    al. 2021, "Skip-Trigram 'Bugs'".
 
     Raises PathexpError for fewer than 2 contexts, or a gap that does not fit.
 

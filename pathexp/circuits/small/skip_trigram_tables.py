@@ -2,7 +2,7 @@
 
 Where a head attends depends on source and destination, what it writes on the source alone. So a head that makes
 A … B → C and A … B' → C' makes A … B → C' and A … B' → C too. Elhage et al. 2021, "One-Layer Attention-Only
-Transformers", "Skip-Trigram Bugs".
+Transformers", "Skip-Trigram 'Bugs'".
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def forced_bug(
     """Return the bug that two skip-trigrams of one head and source force, from the tables alone.
 
     `first` and `second` are (destination, output) each: from A … B → C and A … B' → C', that A … B → C' and
-    A … B' → C are raised too. Elhage et al. 2021, "Skip-Trigram Bugs".
+    A … B' → C are raised too. Elhage et al. 2021, "Skip-Trigram 'Bugs'".
     """
     check_model(model, "forced_bug")
     pair = sequence_of(TOKEN, "a destination and an output, both tokens", 2)
@@ -158,7 +158,7 @@ def bugs(model: Model, k: int = 10) -> tuple[Bug, ...]:
     """Return k bugs of a one-layer model, those whose weakest skip-trigram adds most first, one per source.
 
     For each source of each head: the two destinations that attend most, and the two outputs raised most. Elhage et al.
-    2021, "Skip-Trigram Bugs". Raises PathexpError for a model that has not one layer.
+    2021, "Skip-Trigram 'Bugs'". Raises PathexpError for a model that has not one layer.
 
     >>> import pathexp as px
     >>> bug = bugs(px.random_model(layers=1, heads=2, d_vocab=6, positions="none", seed=1), 1)[0]

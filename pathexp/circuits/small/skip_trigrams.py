@@ -1,6 +1,6 @@
 """Skip-trigrams of a one-layer model, "source … destination → output", and the bugs that its heads force.
 
-Elhage et al. 2021, "Interpretation as Skip-Trigrams", with its subsection "Skip-Trigram Bugs".
+Elhage et al. 2021, "Interpretation as Skip-Trigrams", with its subsection "Skip-Trigram 'Bugs'".
 """
 
 from __future__ import annotations

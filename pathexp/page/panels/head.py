@@ -1,4 +1,4 @@
-"""One head on the text: where it attends, what it brings from each token, and why it attends there."""
+"""One head on the text: where it attends, what it writes from each token, and why it attends there."""
 
 from __future__ import annotations
 
