@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from ...answer import Answer, Facts, Note, Part, Table, columns
@@ -34,7 +35,7 @@ class Induction(Answer):
     attention, `removals` what removing those of them costs that do not copy straight to the logits.
     """
 
-    live: ClassVar[frozenset[str]] = frozenset({"model", "pairs"})
+    live: ClassVar[frozenset[str]] = frozenset({"model", "pairs", "pairs_by_head"})
 
     model: Model
     pairs: tuple[InductionPair, ...]
@@ -72,7 +73,15 @@ class Induction(Answer):
         Raises PathexpError if there is no such head.
         """
         _ = self.types[head]
-        return strongest([pair for pair in self.pairs if pair.head == head])
+        return strongest(self.pairs_by_head.get(head, ()))
+
+    @cached_property
+    def pairs_by_head(self) -> Mapping[str, Sequence[InductionPair]]:
+        """The pairs of every later head, in their order: there are as many as heads squared."""
+        found: dict[str, list[InductionPair]] = {}
+        for pair in self.pairs:
+            found.setdefault(pair.head, []).append(pair)
+        return found
 
     @property
     def verdicts(self) -> tuple[HeadVerdict, ...]:
