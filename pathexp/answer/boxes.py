@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from cmath import rect
 from collections.abc import Mapping, Sequence
+from math import pi
 from typing import Any
 
 from ..visible import inert
@@ -130,15 +132,15 @@ def _column_box(node: Node, column: float, top: float, height: float) -> dict[st
 
 
 def arcs(tokens: Sequence[str], edges: Sequence[Node]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return arcs between positions, as points of half ellipses, and the tokens below them."""
+    """Return arcs between positions, as points of half circles at equal angles, and the tokens below them."""
     points = []
     for number, edge in enumerate(edges):
         start, end = float(edge["source"]), float(edge["target"])
         name = inert(f"{edge.get('label', number)}: {tokens[int(start)]} → {tokens[int(end)]}")
         for step in range(STEPS + 1):
-            t = step / STEPS
-            points.append({"edge": name, "step": step, "x": start + (end - start) * t,
-                           "y": abs(end - start) * 2 * (t * (1 - t)) ** 0.5 / 2, "flow": edge["flow"],
+            turned = rect(1.0, pi * (1 - step / STEPS))
+            points.append({"edge": name, "step": step, "x": (start + end) / 2 + (end - start) / 2 * turned.real,
+                           "y": abs(end - start) / 2 * turned.imag if 0 < step < STEPS else 0.0, "flow": edge["flow"],
                            "size": abs(edge["flow"]), "sign": "negative" if edge["flow"] < 0 else "positive"})  # fmt: skip
     marks = [{"x": at, "y": -0.4, "token": inert(token)} for at, token in enumerate(tokens)]
     return points, marks

@@ -244,6 +244,9 @@ def _arcs(altair: Any, figure: Figure) -> Any:
         x=altair.X("x:Q", axis=none), y=altair.Y("y:Q", axis=none), detail="edge:N", order="step:Q",
         color=_sign(altair, "sign", figure.unit), tooltip=["edge:N", "flow:Q"],
         strokeWidth=altair.StrokeWidth("size:Q", scale=altair.Scale(range=[0.5, 8]), legend=None),
+        strokeDash=altair.StrokeDash(
+            "sign:N", title=figure.unit or "sign", scale=altair.Scale(domain=["positive", "negative"], range=[*_DASHES[:2]])
+        ),
     )  # fmt: skip
     words = altair.Chart(altair.Data(values=marks)).mark_text(angle=45, align="left", fontSize=11).encode(
         x="x:Q", y="y:Q", text="token:N"

@@ -1,5 +1,6 @@
 """Pictures: geometry that adds up, every kind drawn, files that open without a network, labels that cannot act."""
 
+from itertools import pairwise
 from typing import get_args
 
 import numpy as np
@@ -52,6 +53,21 @@ def test_arcs_begin_and_end_at_their_tokens() -> None:
     points, marks = arcs(**FIGURES["arcs"])
     assert (points[0]["x"], points[-1]["x"]) == (0.0, 2.0) and points[0]["y"] == points[-1]["y"] == 0.0
     assert len(marks) == 3
+    for point in points:  # half a circle around the middle, at equal angles
+        assert np.hypot(point["x"] - 1.0, point["y"]) == pytest.approx(1.0)
+    lengths = [np.hypot(b["x"] - a["x"], b["y"] - a["y"]) for a, b in pairwise(points)]
+    assert max(lengths) == pytest.approx(min(lengths))
+
+
+def test_arcs_that_lower_the_target_are_dashed() -> None:
+    pytest.importorskip("altair")
+    dash = (
+        Report("x", (Figure("arcs", "picture", FIGURES["arcs"]),))
+        .plot()
+        .to_dict()["layer"][0]["encoding"]["strokeDash"]
+    )
+    assert dash["title"] == "sign" and "legend" not in dash  # one legend with the colors
+    assert dash["scale"] == {"domain": ["positive", "negative"], "range": [[1, 0], [7, 3]]}
 
 
 @pytest.mark.parametrize("kind", FIGURES)
