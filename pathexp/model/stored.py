@@ -218,10 +218,10 @@ def check_finite(name: str, array: Array, before: tuple[int, ...] = (), offset: 
     finite = np.isfinite(array)
     if finite.all():
         return
-    row, *rest = (int(at) for at in np.argwhere(~finite)[0])
-    place = (*before, row + offset, *rest)
+    first = tuple(int(at) for at in np.argwhere(~finite)[0])  # () of a single number
+    place = (*before, *(at + offset * (axis == 0) for axis, at in enumerate(first)))
     raise WeightsError(
-        f"{name} has {int((~finite).sum())} numbers that are not finite, the first {array[(row, *rest)]} at {place}"
+        f"{name} has {int((~finite).sum())} numbers that are not finite, the first {array[first]} at {place}"
     )
 
 

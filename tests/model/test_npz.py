@@ -91,6 +91,10 @@ DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown array": (_raw(W_X=np.eye(2)), "arrays not known: W_X"),
     "wrong shape": (_raw(W_U=np.eye(3)), r"W_U has shape \(3, 3\), expected \(3, 24\)"),
     "not finite": (_raw(W_U=np.full((3, 24), np.nan)), "W_U has 72 numbers that are not finite"),
+    "not finite, of no dimensions": (
+        _raw(W_U=np.float64("nan")),
+        "1 numbers that are not finite, the first nan at",
+    ),
     "text for numbers": (_raw(W_U=np.full((3, 24), "x")), "W_U must hold real numbers"),
     "objects": (
         _raw(W_U=np.full((3, 24), None, dtype=object)),

@@ -184,7 +184,7 @@ class Flow(Answer):
         yield Table(
             (columns.text("node"), columns.text("kind"), columns.count("layer"), columns.number("flow", unit=self._unit)),
             [(n.name, n.kind, n.layer, n.flow) for n in sorted(self.nodes, key=lambda node: -abs(node.flow))],
-            name="nodes", key=("node",), value="flow", absent="zero",
+            name="nodes", key=("node", "kind", "layer"), value="flow", absent="zero",
         )  # fmt: skip
         if self.whole is not None:
             yield Note(

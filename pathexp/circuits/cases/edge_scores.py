@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -142,7 +143,8 @@ def _scores(found: object, edges: EdgeList) -> EdgeScores:
         if not isinstance(edge, Mapping):
             raise LoadError(f"edge {name!r:.60}: expected an object, got {shown(edge)}")
         score = edge.get("score", 0.0)
-        if isinstance(score, bool) or not isinstance(score, int | float) or not np.isfinite(score):
+        number = isinstance(score, int | float) and not isinstance(score, bool)
+        if not number or not abs(score) <= sys.float_info.max:  # integers of JSON have any size
             raise LoadError(f"edge {name!r:.60}: expected a finite score, got {shown(score)}")
         places = list(_places(name, edges))
         for place in places:

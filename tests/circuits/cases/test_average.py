@@ -156,6 +156,12 @@ def test_contrasts_are_with_the_corrupted_run():
         px.average(px.attribution, MODEL, [px.Case([5, 6], 7)], contrast=True)
 
 
+def test_layers_of_nodes_are_names_and_no_numbers_to_average():
+    rows = px.average(px.flow, MODEL, CASES[:2]).to_dict()["tables"]["nodes"]["rows"]
+    assert {(row["node"], row["layer"]) for row in rows} >= {("L1H3", 1), ("L0H2", 0)}
+    assert all("layer_mean" not in row for row in rows)
+
+
 def test_no_order_of_the_cases_changes_a_digit():
     there = px.average(px.flow, MODEL, CASES, quantiles=(0.1, 0.5)).records()
     back = px.average(px.flow, MODEL, CASES[::-1], quantiles=(0.1, 0.5)).records()

@@ -176,6 +176,17 @@ def test_scores_go_to_eap_and_back(name, tmp_path):
     assert any(name.endswith("<q>") for name in found["edges"])
 
 
+@pytest.mark.parametrize("score", ["1" * 41, "-" + "1" * 400])
+def test_scores_may_be_integers_of_any_size_that_a_double_holds(score, tmp_path):
+    edges = EdgeList.of(freeze(MODEL.run([5, 6])))
+    (tmp_path / "e.json").write_text(f'{{"edges": {{"a0.h1->logits": {{"score": {score}}}}}}}')
+    if len(score) < 300:
+        assert np.nansum(read_eap(tmp_path / "e.json", edges).scores) == float(score)
+    else:
+        with pytest.raises(LoadError, match="expected a finite score"):
+            read_eap(tmp_path / "e.json", edges)
+
+
 def test_a_file_of_edges_ranks_them_or_is_the_circuit(tmp_path):
     curve = px.faithfulness(MODEL, CASES, edges=(0.1,))
     curve.scores.save_eap(tmp_path / "importances.json", MODEL.config, amount=9)
