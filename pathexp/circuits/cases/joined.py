@@ -108,6 +108,8 @@ class JoinedTable:
         yield from (every[at] for at in self._keys)
         for number, at in enumerate(self._numbers):
             column, named = every[at], number > 0 or self.shape.value is None
+            if column.kind == "count":  # whose means are seldom whole, and have no direction
+                column = replace(column, digits=2, signed=False)
             kind: ColumnKind = "share" if column.kind == "share" else "number"
             mean, error = (f"{column.name}_mean", f"{column.name}_error") if named else ("mean", "error")
             title = f"{column.heading}, mean" if named else "mean"

@@ -162,6 +162,11 @@ def test_layers_of_nodes_are_names_and_no_numbers_to_average():
     assert all("layer_mean" not in row for row in rows)
 
 
+def test_means_of_counts_are_shown_without_a_sign():
+    found = str(px.average(px.intervene, MODEL, CASES[:2], cut="E L0H2 .* U"))
+    assert " 9.00 " in found and "+9.0" not in found
+
+
 def test_no_order_of_the_cases_changes_a_digit():
     there = px.average(px.flow, MODEL, CASES, quantiles=(0.1, 0.5)).records()
     back = px.average(px.flow, MODEL, CASES[::-1], quantiles=(0.1, 0.5)).records()
