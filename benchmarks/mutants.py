@@ -80,6 +80,8 @@ class _Swap(ast.NodeTransformer):
 COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
 }  # fmt: skip
+SYMMETRIC = {"min", "max", "np.minimum", "np.maximum", "np.fmin", "np.hypot", "np.array_equal", "isclose"}
+"""Functions of two numbers that are the same exchanged (but for NaN): to exchange them is no change."""
 SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 
 
@@ -99,7 +101,7 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
         case ast.AugAssign() | ast.Expr(value=ast.Call()):
             yield ast.Pass()
         case ast.Call(args=[first, second, *rest]) if not any(isinstance(a, ast.Starred) for a in node.args):
-            if ast.dump(first) != ast.dump(second):
+            if ast.dump(first) != ast.dump(second) and ast.unparse(node.func) not in SYMMETRIC:
                 yield _with(node, args=[second, first, *rest])
 
 

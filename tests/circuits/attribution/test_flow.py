@@ -211,6 +211,23 @@ def test_on_paper():
     )
 
 
+@pytest.mark.parametrize("per_position", [False, True])
+def test_nodes_name_their_place_in_the_graph(per_position):
+    """Sources stand in block -1, components in theirs, the sink behind the last; layers, heads and positions alike."""
+    trace = run("2L-qk")
+    graph = freeze(trace)
+    found = flow(graph, trace.logit(1), per_position=per_position)
+    heads = {f"L{layer}H{head}": (layer, head) for layer in range(2) for head in range(3)}
+    for node in found.nodes:
+        layer, head = heads.get(node.label, (-1, None))
+        sink = node.label == "U"
+        assert node.layer == (2 if sink else layer) and node.head == head
+        assert node.block == (len(graph.blocks) if sink else graph.places.get(node.label, -1))
+        assert (node.position is None) is not per_position
+        assert node.kind == {"E": "embedding", "U": "unembedding"}.get(node.label, "head")
+    assert {node.label for node in found.nodes} == {"E", "U", *heads}
+
+
 def test_one_edge_divides_over_the_heads_of_a_layer_and_a_bypass():
     """All that E adds, over the three heads of either layer and past them, exactly."""
     trace = random_model(layers=2, heads=3, norm="layernorm", biases=True, seed=6).run([1, 5, 2, 2])
