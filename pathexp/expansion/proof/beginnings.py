@@ -25,7 +25,7 @@ from ...graph import (
 from .certificate import Certificate, Word
 from .evaluation import UNIT, Sure, pushed, roundings, sized
 from .evaluation import gamma as lost_share
-from .inclusion import held, sum_held
+from .inclusion import held, sizes_of, sum_held
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +205,17 @@ def _columns(triangle: Array) -> Sure:
 
 
 def _image_held(operator: Operator, triangle: Array, outer: Array) -> bool:
-    """Whether what an operator makes of sets is in sets: position by position, or as a sum over positions."""
+    """Whether what an operator makes of sets is in sets: position by position, or as a sum over positions.
+
+    A sum may weigh its parts by what they are anywhere on the way through the operator; the search does so where they are mixed.
+    """
     columns = _columns(triangle)
     if is_local(operator):
         return held(outer, pushed(operator, columns))
     alone = np.eye(len(triangle))[:, :, None]
-    return sum_held(outer, [pushed(operator, Sure.exactly(columns.value * here)) for here in alone])
+    apart = [Sure.exactly(columns.value * here) for here in alone]
+    parts = [pushed(operator, part) for part in apart]
+    return any(
+        sum_held(outer, parts, sizes_of([pushed(operator[at:], part) for part in apart]))
+        for at in range(len(operator))
+    )

@@ -52,13 +52,20 @@ def held(outer: Array, columns: Sure) -> bool:
     return all(map(holds, outer, inner, off))
 
 
-def sum_held(outer: Array, parts: Sequence[Sure]) -> bool:
+def sizes_of(parts: Sequence[Sure]) -> Array:
+    """Return how large parts of columns (r, n, d) are at each position: (parts, n)."""
+    return np.sqrt([np.einsum("rnd,rnd->n", part.value, part.value) for part in parts])
+
+
+def sum_held(outer: Array, parts: Sequence[Sure], sizes: Array) -> bool:
     """Return the same for Σ_j y_j, each y_j of columns (r, n, d): what is mixed between positions.
 
-    The sum of ellipsoids is held by Σ_j B_j B_jᵀ / p_j for any p_j from 0 up that add up to at most one.
+    The sum of ellipsoids is held by Σ_j B_j B_jᵀ / p_j for any p_j above 0 that add up to at most one; here they go with
+    `sizes` (parts, n). What has no size must be nothing.
     """
     inner = [np.einsum("rnd,rne->nde", part.value, part.value) for part in parts]
-    sizes = np.sqrt([np.maximum(np.einsum("ndd->n", shape), 0.0) for shape in inner])
+    if any(np.any(part.value[:, size <= 0]) for part, size in zip(parts, sizes, strict=True)):
+        return False
     total = sizes.sum(axis=0) * (1 + 1e-12)
     weights = np.divide(total, sizes, out=np.zeros_like(sizes), where=sizes > 0)
     sums = np.sum(
