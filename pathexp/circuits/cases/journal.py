@@ -37,11 +37,13 @@ class Journal:
     def __init__(self, path: str | Path, asked: str) -> None:
         self.path, self.asked = Path(path), asked
         self.places: dict[str, tuple[int, int]] = {}
-        self.end = 0
+        self.end = self.size = 0
+        """Where the next line goes, and how long the file is: longer where a last line was cut off."""
         if self.path.exists():
             if not self.path.is_file():
                 raise LoadError(f"{str(path)!r} is no file that cases could be kept in")
             self._read()
+            self.size = self.path.stat().st_size
 
     def kept(self, cases: Sequence[Case]) -> Mapping[int, Callable[[], Measured]]:
         """Return what there is already, by index of the case."""
@@ -60,6 +62,10 @@ class Journal:
         line = _line(key, text)
         try:
             with open(self.path, "r+b" if self.path.exists() else "xb") as file:
+                if file.seek(0, os.SEEK_END) != self.size:
+                    raise LoadError(
+                        f"{str(self.path)!r} was written to by someone else: give every average a file of its own"
+                    )
                 file.truncate(self.end)
                 file.seek(self.end)
                 file.write(line)
@@ -68,7 +74,7 @@ class Journal:
         except OSError as error:
             raise LoadError(f"cannot write {str(self.path)!r}: {error.strerror or error}") from error
         place = self.end, len(line)
-        self.end += len(line)
+        self.size = self.end = self.end + len(line)
         return place
 
     def _read(self) -> None:

@@ -85,6 +85,22 @@ def test_a_killed_average_goes_on_where_it_was(tmp_path):
     assert averaged(file) == px.average(layers, MODEL, CASES).to_dict() and len(ASKED) == 2 + len(CASES)
 
 
+def test_two_averages_do_not_share_a_file(tmp_path):
+    file = tmp_path / "kept.jsonl"
+
+    def disturbed(trace, target):
+        if ASKED:
+            with file.open("a") as other:
+                other.write("x")
+        return layers(trace, target)
+
+    disturbed.__qualname__ = "disturbed"
+    ASKED.clear()
+    with pytest.raises(LoadError, match="written to by someone else"):
+        averaged(file, question=disturbed)
+    assert len(ASKED) == 2
+
+
 def test_processes_keep_what_they_find(tmp_path):
     file = tmp_path / "kept.jsonl"
     averaged(file, CASES[:2], px.attribution)
