@@ -223,7 +223,7 @@ def intervene(
     zero: what stands in place of the paths: "zero"; "mean", the mean over `means`; or a run, what they were there.
         Frozen, the sum of the paths is replaced by its mean. Live, what is wholly cut gives its mean output, and
         what is partly cut reads the mean in place of what is cut.
-    means: runs of the same model and length, or the path of a text file, whose first windows are run.
+    means: runs of the same model and length, or the path of a text file, of which 16 windows are run.
     inputs: what reads along the paths: any of "q", "k", "v" of heads and "m" of MLPs; the rest reads what it read in
         the run. Frozen, "q" and "k" make no difference: patterns are as they were.
     live: where each component in turn is set to zero, of how many the live effect is computed: those of largest effect

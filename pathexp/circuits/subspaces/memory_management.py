@@ -138,8 +138,8 @@ def memory_management(
 
     Heads against the embedding and every earlier head or MLP; neurons against the whole stream that they read.
     Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth": shares of what was written, 1 for all of it.
-    Without a corpus nothing is measured; with one, on 20 windows, or those of a `Corpus`; see `Limits` for stopping and
-    resuming. Costs a basis per writer and O(heads² · d_model²); on runs one decomposition per window, and k · d_model² numbers of
+    Without a corpus nothing is measured; with one, on 20 windows at random lines, or those of a `Corpus`; see `Limits`
+    for stopping and resuming. Costs a basis per writer and O(heads² · d_model²); on runs one decomposition per window, and k · d_model² numbers of
     memory. Raises PathexpError as `Ports` for post-norm models, and for a corpus without one whole window.
 
     >>> import pathexp as px
