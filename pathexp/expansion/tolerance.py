@@ -23,14 +23,12 @@ from numpy.typing import ArrayLike
 
 from ..graph import Array, Contrast, ResidualGraph, lengths, push, spread, start_value
 from ..model import Target
+from ..model.rounding import CONFIDENCE
 from .noise import UNIT, across, disturbance, everybody_centers, written_noise
 from .tolerance_of_contrasts import contrast_deviation, final_deviation
 
 ROUNDING = "rounding of both sides, 10 standard deviations"
 """Where a tolerance comes from, as checks say it."""
-
-CONFIDENCE = 10.0
-"""Standard deviations allowed: Gaussian noise passes this once in 10²² numbers."""
 
 
 def rounding_tolerance(graph: ResidualGraph, terms_listed: int, listed_size: float) -> float:

@@ -17,6 +17,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from .config import Config
 from .forward import Run, played
 from .model import Model
 from .positions import sinusoids
@@ -68,9 +69,9 @@ class _Noisy(Run):
     """A run whose stream is disturbed at every point."""
 
     def __init__(
-        self, config: object, weights: Weights, shifted: Callable[[Array, Array], Array], embedded: Array
+        self, config: Config, weights: Weights, shifted: Callable[[Array, Array], Array], embedded: Array
     ) -> None:
-        super().__init__(config, weights)  # type: ignore[arg-type]
+        super().__init__(config, weights)
         self._shifted, self._embedded = shifted, embedded
 
     def keep(self, point: str, stream: Array) -> Array:

@@ -9,9 +9,10 @@ import numpy as np
 
 from ...answer import Answer, Check, Facts, Part
 from ...graph import lengths
+from ...model.rounding import CONFIDENCE
 from ..expansion import Expansion
 from ..noise import UNIT
-from ..tolerance import CONFIDENCE, rounding_tolerance
+from ..tolerance import rounding_tolerance
 from ..verdict import BLIND
 from .pair import Pair
 

@@ -24,8 +24,8 @@ from ...graph import (
     start_value,
     word_map,
 )
+from ...model.rounding import CONFIDENCE
 from ..noise import UNIT
-from ..tolerance import CONFIDENCE
 
 
 def rounding(x: Array) -> Array:
