@@ -75,7 +75,7 @@ def elided(path: str, width: int) -> str:
     """Return a path of at most `width` characters: its source, "…" and as much of its end as fits; what is none is cut.
 
     >>> elided("E L0H1 L1H0 L2M U", 14), elided("E L0H1 L1H0 L2M U", 20), elided("E L0H1 U", 4)
-    ('E … L2M U', 'E L0H1 L1H0 L2M U', '…1 U')
+    ('E … L1H0 L2M U', 'E L0H1 L1H0 L2M U', '…1 U')
     """
     if len(path) <= width or not path[0].isalpha():
         return shortened(path, width)

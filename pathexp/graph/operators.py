@@ -49,11 +49,12 @@ class Factor:
     columns: Dim
     map: LinearMap | Later | None = None
     picked: Callable[[NDArray[np.int64]], Array] | None = None
-    """Some columns as rows, (len(indices), rows), where they can be had without the whole map."""
+    """Some columns as rows, (len(indices), rows), where they can be had without making the map; a map has its own."""
 
     def __post_init__(self) -> None:
         if isinstance(self.map, LinearMap):
             object.__setattr__(self, "map", self._check(self.map))
+            object.__setattr__(self, "picked", None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or a pickle has the numbers themselves."""

@@ -60,9 +60,10 @@ def test_f04_post_norm_blocks_are_not_folded_and_expand_as_they_are():
 
 def test_f05_rms_gains_go_into_every_reader_and_nothing_is_centered():
     gain, identity = np.array([2.0, 3.0]), np.eye(2)
+    unembedding = np.arange(1.0, 11.0).reshape(5, 2)
     weights = {
         "W_E": np.random.default_rng(0).standard_normal((2, 5)), "W_in": [identity], "W_gate": [identity],
-        "W_out": [identity], "g_mlp": [gain], "g_attn": [gain], "g_final": gain, "W_U": np.ones((5, 2)),
+        "W_out": [identity], "g_mlp": [gain], "g_attn": [gain], "g_final": gain, "W_U": unembedding,
         "W_Q": np.ones((1, 1, 2, 2)),
     }  # fmt: skip
     raw = model_of(
@@ -73,7 +74,7 @@ def test_f05_rms_gains_go_into_every_reader_and_nothing_is_centered():
         expected = getattr(raw.weights, name) * gain
         np.testing.assert_array_equal(getattr(folded.weights, name), expected)
     np.testing.assert_array_equal(folded.weights.W_in[0], np.diag(gain))
-    np.testing.assert_array_equal(folded.weights.W_U, np.ones((5, 2)) * gain)
+    np.testing.assert_array_equal(folded.weights.W_U, unembedding * gain)
     np.testing.assert_array_equal(folded.weights.W_E, raw.weights.W_E)
     before, after = raw.run(range(5)), folded.run(range(5))
     np.testing.assert_allclose(before.residuals["L0.mlp_out"], after.residuals["L0.mlp_out"], atol=1e-12)
@@ -100,7 +101,7 @@ def test_f07_a_value_bias_moves_into_the_output_bias():
 def test_f08_value_biases_are_repeated_by_key_value_head_not_tiled():
     weights = {
         "b_V": [[[1.0], [10.0]]], "W_O": np.array([1.0, 2, 3, 4]).reshape(1, 4, 1, 1),
-        "W_E": np.ones((1, 2)), "W_U": np.ones((2, 1)),
+        "W_E": np.ones((1, 2)), "W_U": [[1.0], [2.0]],
     }  # fmt: skip
     raw = model_of(weights, heads=4, kv_heads=2, d_model=1, d_head=1, d_vocab=2)
     assert rewrite.fold_value_biases(raw).weights.b_O.tolist() == [[73.0]], "64 is what a tiled mapping gives"

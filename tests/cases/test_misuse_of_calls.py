@@ -142,6 +142,8 @@ def done(name, arguments):
         next(found)
     if name == "explore":
         found.stop()
+    if name == "memory_budget":
+        px.memory_budget("2GiB")  # other tests share it
     return found
 
 

@@ -88,3 +88,10 @@ def test_a_file_from_before_has_as_many_outputs_as_tokens():
     values = px.load("attn-1l").config.to_dict()
     del values["d_out"]
     assert px.Config.from_dict(values) == px.load("attn-1l").config
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+def test_a_model_of_one_output_can_be_rewritten(norm):
+    """A reward is a logit that no softmax shifts: its size is its own."""
+    model = px.random_model(layers=2, heads=2, d_vocab=30, d_out=1, d_mlp=7, norm=norm, biases=True, seed=4)
+    assert px.rewrite.compare(model, px.rewrite.fold_norms(model)).equal

@@ -47,7 +47,7 @@ class ScoreTree(Answer):
     >>> trace = px.induction_model().run([5, 2, 7, 3, 5, 2])
     >>> found = px.score(trace, "L1H0", query=-1, key=2).tree(nodes=5)
     >>> found.ok, found.queries.root.query, found.keys.root.children[0].query
-    (True, 'S .* Q', 'E L0H0 K')
+    (True, 'S .* Q', 'S .* L0H0 K')
     """
 
     live: ClassVar[frozenset[str]] = frozenset({"all_queries", "all_keys", "queries", "keys"})

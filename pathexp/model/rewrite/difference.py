@@ -24,7 +24,7 @@ class Difference:
 
     ``tolerance``: what rounding explains, measured on both models (`pathexp.model.rounding`). ``constants`` (n): by how
     much each position's logits are shifted; ``same_top``: at how many positions the most likely token is the same;
-    ``size``: the largest logit of both, beside each position's mean.
+    ``size``: the largest logit of both, beside each position's mean (a single output has none).
     """
 
     raw: float
@@ -116,8 +116,13 @@ def between(first: Array, second: Array, tolerance: float) -> Difference:
         tolerance=tolerance,
         constants=constants,
         same_top=int((first.argmax(axis=-1) == second.argmax(axis=-1)).sum()),
-        size=max(_largest(x - x.mean(axis=-1, keepdims=True)) for x in (first, second)),
+        size=max(map(_size, (first, second))),
     )
+
+
+def _size(logits: Array) -> float:
+    several = logits.shape[-1] > 1
+    return _largest(logits - logits.mean(axis=-1, keepdims=True) if several else logits)
 
 
 def _largest(array: Array) -> float:
