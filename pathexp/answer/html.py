@@ -21,6 +21,8 @@ ROWS = 60
 def render(document: Document, *, top: int | None = None) -> str:
     """Return a document as an HTML fragment."""
     body = "".join(show(part, top) for part in document.parts)
+    if not any(isinstance(part, Table | Matrix) for part in document.parts):
+        body += show(document.table(), top)  # what `records` gives
     explained = "".join(f"<dt>{word(s)}</dt><dd>{word(m)}</dd>" for s, m in legend(document).items())
     glossary = f"<details><summary>symbols</summary><dl>{explained}</dl></details>" if explained else ""
     return f'<div class="pathexp"><p><b>{word(document.headline)}</b></p>{body}{glossary}</div>'

@@ -94,6 +94,12 @@ def test_html_has_tables_and_the_whole_answer() -> None:
     assert said.count("<table") >= 3 and "<script" not in said and "heads of a model" in said
 
 
+def test_html_of_an_answer_without_a_table_shows_its_checks_or_facts_as_one() -> None:
+    for part in (Check("paths add up", 1e-14, 1e-12), Facts({"count": 3})):
+        said = Report("a verdict", (part,)).to_html()
+        assert said.count("<table") == 1 and ("paths add up" in said or "3" in said)
+
+
 def test_formulas_come_with_a_legend() -> None:
     assert "attention pattern" in str(answer()) and "norm" not in str(answer())
 
