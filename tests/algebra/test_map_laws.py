@@ -221,6 +221,7 @@ def test_square_law_on_every_kind(kind, name):
     SQUARE_LAWS[name](ZOO[kind], np.random.default_rng(0))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAWS)
 @settings(max_examples=100, deadline=None)
 @given(made=made_maps(), seed=st.integers(0, 2**32 - 1))

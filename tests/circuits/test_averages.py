@@ -103,7 +103,7 @@ def test_an_interrupt_keeps_what_was_counted(name, monkeypatch, capsys):
     assert found.tally.windows == 3 and "stopped after 3 windows" in capsys.readouterr().err
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*AVERAGES, *STREAMS])
 def test_memory_is_flat(name):
     """Ten times the texts take no more memory, but for noise; runs that are kept would take several times as much."""

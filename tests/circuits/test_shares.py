@@ -126,6 +126,7 @@ EVERY_SWITCH = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("other", [[1, 2, 3], [1, 4, 3]])
 @pytest.mark.parametrize("name", EVERY_SWITCH)
 def test_partitions_of_two_models_add_up_and_sources_follow_the_paths(name, other):

@@ -45,6 +45,7 @@ def ends(config: px.Config, trace: px.Trace) -> list[str]:
     return [point for point in points if point in trace.residuals or point == "final"] + inside * (last >= 0)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", EVERY)
 def test_paths_add_up_to_what_stands_at_every_end(name):
     here, there = two_runs(EVERY[name]())
@@ -57,6 +58,7 @@ def test_paths_add_up_to_what_stands_at_every_end(name):
             assert terms.graph.sink.label == point
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["gpt2", "gemma2", "olmo2", "bert", "qwen3", "2L-qk", "bloom"])
 def test_a_score_is_divided_exactly_by_every_unit(name):
     here, there = two_runs(EVERY[name]())
@@ -71,6 +73,7 @@ def test_a_score_is_divided_exactly_by_every_unit(name):
         assert px.attribution(graph, score, by="port").names == ("queries", "keys")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["gpt2", "qwen3", "olmo2", "2L-qk-rmsnorm-biases", "bidirectional-window"])
 def test_trees_flows_and_searches_end_inside(name):
     here, there = two_runs(EVERY[name]())

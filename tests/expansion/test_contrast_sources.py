@@ -31,6 +31,7 @@ def few(graph: px.ResidualGraph) -> px.Verdict:
 # Masks -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", WITH_LAYERS)
 @pytest.mark.parametrize("switch", ["windows", "causal"])
 def test_keys_that_one_run_alone_sees(name, switch):
@@ -103,6 +104,7 @@ def test_without_masks_streams_add_up_behind_every_block():
 # Edits -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", EVERY)
 def test_an_edit_at_every_point_is_a_source(name):
     here, there = two_runs(EVERY[name]())

@@ -11,6 +11,7 @@ from tests.expansion.test_contrast import EVERY, assert_adds_up_everywhere, two_
 from tests.expansion.test_contrast_sources import few, moved
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("split", ["here", "there"])
 @pytest.mark.parametrize("name", EVERY)
 def test_paths_add_up_however_products_are_split(name, split):

@@ -40,7 +40,7 @@ def outputs(trace: px.Trace) -> list[str]:
     return heads + (mlps if config.d_mlp else [])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", ALL)
 def test_paths_to_every_point_add_up_to_what_stood_there(name):
     trace = traced(name)

@@ -24,7 +24,7 @@ def run(model, length=4):
     return model.run(np.random.default_rng(0).integers(0, model.config.d_vocab, length))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("mode", ["gate", "source"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_true_ranking_of_the_zoo_is_accepted(name, mode):
@@ -38,6 +38,7 @@ def test_every_true_ranking_of_the_zoo_is_accepted(name, mode):
     assert searched(terms.walk, 5, target, total, Budget()).check().ok
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("ports", [False, True])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_rankings_of_contrasts_are_accepted(name, ports):
@@ -74,6 +75,7 @@ def test_rankings_that_end_inside_a_model_are_accepted(at):
     assert terms.top(3, target).check().ok
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", ["S .* U", "S .* L1 U", "S (. .)* U", "S .* U & ~(S .* L0 .* U)"])
 @pytest.mark.parametrize("name", ["3L-layernorm", "gpt2", "original"])
 def test_rankings_inside_queries_are_accepted(name, text):

@@ -99,6 +99,7 @@ def budget(request: pytest.FixtureRequest) -> Iterator[None]:
     memory_budget(before)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("kind", FILES)
 def test_the_same_to_the_bit_as_in_memory(tmp_path: Path, budget: None, kind: str, asked: str) -> None:

@@ -21,7 +21,7 @@ def run(model):
     return model.run(np.random.default_rng(1).integers(0, model.config.d_vocab, min(5, model.config.n_ctx)))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_column_is_the_target(name):
     trace = run(EVERY[name]())

@@ -13,6 +13,7 @@ from pathexp.cli import main
 from tests.circuits.attribution.test_lens import MODELS, run_of
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_stream_is_the_sum_of_what_was_written_at_every_depth(name):
     trace = run_of(name)

@@ -108,6 +108,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("per_position", [False, True])
 @pytest.mark.parametrize("mlp", ["gate", "source"])
 @pytest.mark.parametrize("family", PUBLISHED)
@@ -296,6 +297,7 @@ def test_a_residual_target_reads_the_stream_and_no_constant_of_the_sink():
     assert graph["b_U", "U"] == 0.0
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.99, 1.0])
 @pytest.mark.parametrize("per_position", [False, True])
 @pytest.mark.parametrize("name", ["2L-gqa", "3L-layernorm", "2L-qk"])

@@ -55,7 +55,7 @@ def conserved(flows, value):
         assert abs(passed - (into if graph.in_degree(node) else out)[node]) <= room
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("per_position", [False, True])
 @pytest.mark.parametrize("name", EVERY)
 def test_conserved(name, per_position):
@@ -65,7 +65,7 @@ def test_conserved(name, per_position):
             conserved(px.flow(graph, target, per_position=per_position), target.value)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", EVERY)
 def test_every_node_and_edge_is_the_total_of_its_query(name):
     trace = run(name)
@@ -89,7 +89,7 @@ def through(graph, *labels):
     return f"S .* {labels[0]}" if labels == (graph.sink.label,) else f"{before}{' '.join(labels)}{after}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("query", ["S .* L0H1 .* U", "~(S .* L0H0 .* U)", "E .* U"])
 @pytest.mark.parametrize("per_position", [False, True])
 @pytest.mark.parametrize("name", ["original", "gemma2", "gptj", "bert", "qwen3"])
@@ -173,6 +173,7 @@ def one_row(field, row):
     return kept
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", REAL)
 def test_conserved_in_real_models(name):
     make, text = REAL[name]

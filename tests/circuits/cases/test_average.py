@@ -190,6 +190,7 @@ def test_the_average_is_an_answer_of_every_form():
 # Trees -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "options", [{}, {"direction": "forward"}, {"query": "E .* L1H3 U"}, {"contrast": True}]
 )
@@ -278,6 +279,7 @@ def refused(trace, target):
     return px.attribution(trace, target)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pool", [partial(ThreadPoolExecutor, 2), partial(ProcessPoolExecutor, 2)])
 def test_executors_change_no_digit_and_their_errors_name_the_case(pool):
     serial = px.average(px.attribution, MODEL, CASES).to_dict()

@@ -47,6 +47,7 @@ def test_all_edges_live_are_the_run_and_none_is_the_other_run(name):
     assert abs(run.value(np.zeros_like(every), target) - target_of(other).value) < 1e-9
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", EVERY)
 def test_flows_are_those_of_px_flow_and_what_a_single_cut_takes(name):
     trace, other = pair(EVERY[name]())
@@ -82,6 +83,7 @@ def test_some_edges_are_the_paths_along_them():
     assert abs(by_edges["mean"] - by_paths["mean"]) < 1e-9 and (by_edges["kept"], by_paths["kept"]) == (2, 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["frozen", "live"])
 @pytest.mark.parametrize("zero", ["zero", "mean", "corrupted"])
 def test_curves_go_from_one_to_zero_whatever_stands_in_place_of_what_is_cut(how, zero):
@@ -95,6 +97,7 @@ def test_curves_go_from_one_to_zero_whatever_stands_in_place_of_what_is_cut(how,
     assert abs(rows[0]["mean"] - np.mean(values)) < 1e-9
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["frozen", "live"])
 @pytest.mark.parametrize("zero", ["zero", "mean", "corrupted"])
 def test_circuits_of_all_paths_and_of_their_complement(how, zero):

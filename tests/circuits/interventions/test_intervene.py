@@ -30,6 +30,7 @@ def pair(model):
     return (model.run(rng.integers(0, model.config.d_vocab, n)) for _ in range(2))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EVERY)
 def test_patching_every_path_is_the_other_run_and_cutting_none_is_this_one(name):
     trace, other = pair(EVERY[name]())
@@ -214,6 +215,7 @@ def test_the_command_in_a_post_norm_model(capsys, tmp_path, arguments):
     assert "port" in capsys.readouterr().err
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", DEEP)
 def test_a_mean_over_one_run_is_that_run_and_over_itself_nothing(name):
     trace, other = pair(EVERY[name]())

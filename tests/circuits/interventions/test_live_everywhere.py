@@ -98,6 +98,7 @@ def test_an_edge_cut_or_patched_is_the_edited_forward_pass(name):
         close(intervene(trace, cut, patch_from=other).live, edge_oracle(trace, writer, reader, patched))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", DEEP)
 def test_values_or_queries_and_keys_alone(name):
     trace, _ = pair(name)
@@ -167,6 +168,7 @@ def test_biases_of_norms_cut_are_the_norms_without(name):
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_embedding_of_another_text_is_the_forward_pass_of_mixed_parts(name):
     trace, other = pair(name)
@@ -214,7 +216,7 @@ def test_frozen_is_the_exact_sum_of_kept_paths(name):
         close(intervene(trace, cut, patch_from=other).frozen, kept + Walk(swapped, cut).logits())
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", [name for name in EVERY if EVERY[name]().config.n_layers <= 2])
 @pytest.mark.parametrize("inputs", ["v", "m", "qk", "qkv"])
 def test_frozen_sides_by_listing_paths(name, inputs):

@@ -130,6 +130,7 @@ def test_measured_together_is_measured_alone():
     assert len(skip_trigram_effects(model, [])) == 0
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_same_answer(capsys):
     command = ["skip-trigrams", "attn-1l", "--top", "5", "--bugs", "1", "--contexts", "4", "--source", "q"]
     found = skip_trigrams(px.load("attn-1l"), k=5, bugs=1, contexts=4, source="q")

@@ -21,6 +21,7 @@ def scored(name, k=4, **kinds):
     return (terms.where(**kinds) if kinds else terms).top(k)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_ranking_of_the_zoo_is_accepted(name):
     check = scored(name).check()

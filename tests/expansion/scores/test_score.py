@@ -42,6 +42,7 @@ def test_every_score_is_the_sum_of_its_terms(model):
             np.testing.assert_allclose(terms.value(), scores_of(trace, head)[query, key], atol=1e-12)
 
 
+@pytest.mark.sampled(4)
 def test_rows_kinds_and_orders_are_sums_of_terms(model):
     trace, head = run(model, 5), last_head(model)
     terms = px.score(trace, head, query=4, key=1)
@@ -60,6 +61,7 @@ def test_rows_kinds_and_orders_are_sums_of_terms(model):
     assert [sum(t.orders) for t in listed] == sorted(sum(t.orders) for t in listed)
 
 
+@pytest.mark.sampled(4)
 def test_top_is_the_largest_by_absolute_value(model):
     terms = px.score(run(model, 5), last_head(model), query=4, key=1)
     brute = sorted((abs(term.value) for term in terms), reverse=True)
@@ -70,6 +72,7 @@ def test_top_is_the_largest_by_absolute_value(model):
         np.testing.assert_allclose(ranking.bound, brute[k] if k < len(brute) else 0.0, atol=1e-13)
 
 
+@pytest.mark.sampled(4)
 def test_one_side_ranked_against_the_whole_of_the_other(model):
     terms = px.score(run(model, 5), last_head(model), query=4, key=1)
     _check_sides(terms)
@@ -161,7 +164,7 @@ def test_terms_by_naive_recursion():
 # Published families ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_scores_of_published_families(name):
     """Rotary (one form per distance), ALiBi, windows, caps, normed queries, post-norms, MLPs on the way."""
@@ -216,7 +219,7 @@ def test_slopes_are_a_term_of_their_own():
 # The verdict can fail -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", ["W_E", "W_Q", "W_K", "W_V", "b_Q", "b_K", "b_attn", "b_O", "g_attn"])
 def test_one_perturbed_weight_fails(name):
     trace = run(ZOO["3L-layernorm"]())
@@ -264,6 +267,7 @@ def test_patterns_without_terms_are_those_of_the_model_without_them():
     np.testing.assert_allclose(terms.pattern_without(), without.patterns[0, 2, 4], atol=1e-14)
 
 
+@pytest.mark.sampled(4)
 def test_advantages_add_up_like_values(model):
     terms = px.score(run(model, 5), last_head(model), query=3, key=1)
     np.testing.assert_allclose(sum(term.advantage for term in terms), terms.advantage(), atol=1e-12)

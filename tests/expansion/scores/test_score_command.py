@@ -61,7 +61,7 @@ def test_slopes_are_a_row(capsys, tmp_path):
     assert "ALiBi" in printed(capsys, *command)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", [name for name, make in (ZOO | FAMILIES).items() if make().config.n_layers])
 def test_scores_in_every_architecture(name):
     """Rotary, slopes, positions in queries and keys alone, every norm: proven, and what the softmax makes of it."""
