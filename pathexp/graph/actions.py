@@ -13,6 +13,8 @@ from ..budget import BUDGET
 from .kernel import Indices, product_norm
 from .operators import Action, Array, Gate, Operator, Parallel, Part, word_map
 
+_TINY = float(np.finfo(np.float64).tiny)
+
 
 @dataclass(frozen=True, eq=False)
 class Dyad(Action):
@@ -59,7 +61,8 @@ class Dyad(Action):
 
     @property
     def _sizes(self) -> Array:
-        return np.asarray(lengths(self.left) * lengths(self.right))
+        left, right = lengths(self.left), lengths(self.right)
+        return np.where((left > 0) & (right > 0), np.maximum(left * right, _TINY), 0.0)
 
     @property
     def roundings(self) -> int:

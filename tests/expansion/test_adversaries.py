@@ -55,6 +55,12 @@ def test_adversaries_are_proven_as_well_as_not_refuted(first):
     assert np.median(margins) < 1e-9
 
 
+@pytest.mark.parametrize("seed", [276559])
+def test_seeds_that_once_broke_a_claim(seed):
+    """276559: lengths that underflow on the way to the target bounded by 0 what is 2^-1655."""
+    judged_twice(drawn_case(RandomDice(np.random.default_rng(seed))))
+
+
 @pytest.mark.parametrize("kind", sorted(set(KINDS)))
 def test_the_oracle_is_exact(kind):
     """Products and sums in integers times powers of two are those of fractions."""

@@ -12,6 +12,7 @@ from .layout import Layout
 from .rounding import finite, lengths
 from .sizes import spread, starting_size, tight
 
+_LEAST = float(np.finfo(np.float64).tiny)
 _UP = 1 + 1e-9
 """More than the rounding of the sums of positive numbers that make a bound."""
 
@@ -34,7 +35,8 @@ def farthest(layout: Layout, goal: Goal, *, quick: bool = False) -> float:
     far = np.maximum(far, _starting(layout, len(layout.walk.graph.blocks)))
     with np.errstate(over="ignore", invalid="ignore"):
         most = lengths(goal.field) @ far * _UP
-    return float(finite(np.asarray(most)))
+    least = _LEAST if np.any((lengths(goal.field) > 0) & (far > 0)) else 0.0
+    return float(finite(np.asarray(most))) + least
 
 
 def _starting(layout: Layout, depth: int) -> Array:

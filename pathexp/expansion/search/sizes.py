@@ -10,6 +10,7 @@ from functools import reduce
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Space, Sum, Zero
 from ...graph import (
@@ -113,21 +114,32 @@ def _inside(map: LinearMap) -> int:
 def spread(operator: Operator, far: Array) -> Array:
     """Return how long what an operator makes of vectors can be, were all its numbers positive.
 
-    far (..., n) bound the vectors at the positions it reads, the result those at the positions it writes.
+    far (..., n) bound the vectors at the positions it reads, the result those at the positions it writes. What underflows
+    is raised to the least normal number, so that 0 means that nothing is there.
     """
     for part in reversed(operator):
         match part:
             case Gate():
-                far = np.max(np.abs(part.numbers()), axis=-1, initial=0.0) * far
+                far = _times_each(far, np.max(np.abs(part.numbers()), axis=-1, initial=0.0))
             case Step():
-                far = _product([1.0, *(size(factor.numbers()) for factor in part.feature)]) * far
+                far = _times_each(far, _product([1.0, *(size(factor.numbers()) for factor in part.feature)]))
                 for factor in reversed(part.position):
-                    far = far @ np.abs(factor.numbers().dense()).T
+                    weights = np.abs(factor.numbers().dense()).T
+                    far = _raised(far @ weights, (far > 0) @ (weights > 0))
             case Parallel(terms=terms):
                 far = np.asarray(np.sum([spread(term, far) for term in terms], axis=0))
             case Action():
-                far = part.reach(far)
+                far = _raised(part.reach(far), part.reach(np.asarray(far > 0, dtype=np.float64)) > 0)
     return finite(far * _UP)
+
+
+def _times_each(far: Array, factor: Array | float) -> Array:
+    return _raised(far * factor, (far > 0) & (np.asarray(factor) > 0))
+
+
+def _raised(product: Array, positive: NDArray[np.bool_]) -> Array:
+    """A product of numbers from 0 up, no smaller than the least normal number where all factors are positive."""
+    return np.asarray(np.where(positive, np.maximum(product, _TINY), product))
 
 
 def magnitude(operator: Operator, x: Array) -> Array:
@@ -187,7 +199,7 @@ def tight(operator: Operator, far: Array) -> Array:
     Costs a product of every factor with itself.
     """
     shrink = [_shrunk(factor.numbers()) for factor in _features(operator)]
-    return finite(spread(operator, far) * np.prod([1.0, *shrink]))
+    return finite(_times_each(spread(operator, far), float(np.prod([1.0, *shrink]))))
 
 
 def _shrunk(map: LinearMap) -> float:
