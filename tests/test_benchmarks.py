@@ -24,7 +24,7 @@ SHOWN = {
     "growth": "all flows",
     "large_models": "composition",
     "listing": "sympy",
-    "mutants": "2 of 2 mutants killed",
+    "mutants": "of 2 mutants killed",
     "peer_rust_circuit": "9 values",
     "peer_unpack": "path patching",
     "ranking": "proven: True",

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS_MORE = {
-    "choose_vocabulary.py", "indirect_objects.py", "pack_bundled.py", "train_bundled.py", "train_periodic.py",
+    "adapter_contrast.py", "choose_vocabulary.py", "indirect_objects.py", "many_prompts.py", "pack_bundled.py", "train_bundled.py", "train_periodic.py",
 }  # fmt: skip
 """Examples that make the trained models, from a corpus, with torch, or need a model of another package."""
 
