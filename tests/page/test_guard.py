@@ -183,9 +183,8 @@ def test_stopped_twice_is_stopped():
     page = px.explore(px.load("attn-1l"), TEXT)
     page.stop()
     page.stop()
-    started = time.perf_counter()
     page.wait()
-    assert time.perf_counter() - started < 10
+    assert not page.running
 
 
 def test_a_text_that_would_fill_the_memory_is_refused_with_the_length_that_is_not():
@@ -234,10 +233,11 @@ def test_stopping_the_page_ends_what_runs():
         assert client.recv(4096)
         while not page.served.running:
             time.sleep(0.01)
+        (stop,) = page.served.running
+        assert not stop.is_set()
         page.stop()
-    started = time.perf_counter()
     page.served.long.shutdown(wait=True)
-    assert time.perf_counter() - started < 60 and not page.running
+    assert stop.is_set() and not page.running
 
 
 def test_a_tree_that_was_stopped_is_not_kept():

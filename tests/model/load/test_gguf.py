@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import sys
-import time
 import tracemalloc
 import warnings
 from pathlib import Path
@@ -196,19 +195,18 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
             px.load(path)
 
 
-def test_an_array_of_2_to_the_40_entries_in_49_bytes_is_refused_at_once(tmp_path: Path) -> None:
+def test_an_array_of_2_to_the_40_entries_in_49_bytes_is_refused_before_it_is_made(tmp_path: Path) -> None:
     """R-05: what a length claims is compared with the file before anything is read or made."""
     path = tmp_path / "claims.gguf"
     head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1)
     path.write_bytes(head + struct.pack("<Q1sIIQ", 1, b"k", 9, 0, 2**40))
     assert path.stat().st_size == 49
-    began = time.process_time()
     tracemalloc.start()
     with pytest.raises(LoadError, match=r"claims\.gguf"):
         px.load(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 2**24 and time.process_time() - began < 5
+    assert peak < 2**24
 
 
 def test_tensors_that_share_bytes_are_refused(tmp_path: Path) -> None:
