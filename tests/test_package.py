@@ -1,5 +1,6 @@
 """What is packed: metadata, citation, the files of the page in the wheel, documents and examples in the sdist."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -77,3 +78,39 @@ def test_wheel_and_sdist_hold_the_page_and_the_documents(tmp_path):
         "examples/expand_a_sentence.py",
         "CITATION.cff",
     } <= packed
+
+
+# What `import pathexp` loads -----------------------------------------------------------------------------
+
+
+def test_questions_are_imported_when_they_are_asked_for():
+    code = (
+        "import pathexp, sys\n"
+        "early = [name for name in sys.modules if name.startswith(('pathexp.circuits', 'pathexp.page', 'pathexp.cli'))]\n"
+        "assert not early, early\n"
+        "assert set(pathexp.__all__) <= set(dir(pathexp))\n"
+        "from pathexp import *\n"
+        "assert callable(attribution) and pathexp.attribution is attribution and 'attribution' in vars(pathexp)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_imported_later_is_what_type_checkers_see():
+    tree = ast.parse((ROOT / "pathexp/__init__.py").read_text())
+    shown = {
+        alias.name: f".{node.module}"
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        for alias in node.names
+    }
+    assert shown == px._QUESTIONS and shown.keys() <= set(px.__all__)
+    for name, place in shown.items():
+        assert getattr(px, name) is getattr(sys.modules[f"pathexp{place}"], name)
+
+
+def test_a_name_that_is_not_there_is_no_attribute():
+    with pytest.raises(AttributeError, match=r"module 'pathexp' has no attribute 'atribution'"):
+        _ = px.atribution
+    assert not hasattr(px, "nothing")
