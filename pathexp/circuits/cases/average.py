@@ -14,8 +14,11 @@ from ...errors import PathexpError
 from ...expansion import tree
 from ...expansion.header import counted
 from ...expansion.search import interrupts
+from ...graph import freeze
 from ...model import Model
 from ...model.model import check_model
+from ..interventions.intervene import intervene
+from ..interventions.kept_paths import INPUTS
 from .case import Case
 from .checked_cases import Cases, checked_cases
 from .journal import Journal, asked_of
@@ -27,6 +30,8 @@ from .zero_point import zero_options
 
 PATH = instance((str, Path), "a path").or_none
 EXECUTOR = instance(Executor, "an executor of concurrent.futures").or_none
+_DEFAULTS = {"zero": "zero", "inputs": INPUTS}
+"""Options of `intervene` that say what it does without them."""
 QUANTILES = sequence_of(SHARE, "shares from 0 to 1")
 
 
@@ -110,7 +115,8 @@ def average(
         list of cases asks only those that are new. Refused where it holds another question, model or version, and for trees.
     options: those of the question. A text "@S2" is the position of the role S2 in each case. `zero` is "zero",
         "corrupted" (the corrupted run) or "mean": the mean of what the cases write there, by role, and where lengths
-        differ over positions.
+        differ over positions. px.intervene of each component in turn computes all of them live unless `live` says how
+        many: those of largest effect are others in each case, and their means would be too large.
 
     Ctrl-C ends it after the case at hand, with what there is. Raises PathexpError that names the case for whatever a question refuses.
 
@@ -128,15 +134,29 @@ def average(
         progress=(progress, TRUTH), folder=(folder, PATH), resume=(resume, PATH),
     )  # fmt: skip
     ready = checked_cases(cases, model, corrupted=contrast or options.get("zero") == "corrupted")
-    ask = Ask(question, options, contrast, takes_target(question))
+    ask = Ask(
+        question, _all_live(question, options, contrast, model, ready), contrast, takes_target(question)
+    )
     journal = None if resume is None else _journal(resume, ask, model, ready)
     with Workers(executor, folder, progress) as workers:
-        ask = replace(ask, options=zero_options(question, options, model, ready, workers))
+        ask = replace(ask, options=zero_options(question, ask.options, model, ready, workers))
         if question is tree:
             made = mean_tree(ask, model, ready, workers, tuple(quantiles))
         else:
             made = _added(ask, model, ready, workers, tuple(quantiles), journal)
     return Average(name_of(question), repr(model), len(ready), made)
+
+
+def _all_live(
+    question: Question, options: dict[str, Any], contrast: bool, model: Model, cases: Sequence[Case]
+) -> dict[str, Any]:
+    """The options of a question; where it would compute some effects live, chosen by size in each case, all of them."""
+    given = [
+        name for name, value in options.items() if value is not None and str(value) != _DEFAULTS.get(name)
+    ]
+    if question is not intervene or contrast or given:
+        return options
+    return {**options, "live": len(freeze(model.run(cases[0].tokens)).alphabet.components)}
 
 
 def _journal(path: str | Path, ask: Ask, model: Model, cases: tuple[Case, ...]) -> Journal:

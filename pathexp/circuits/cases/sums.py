@@ -79,5 +79,5 @@ class Sums:
             if joined.partial:
                 yield Note(
                     f"{name}: {counted(joined.partial, 'row')} of {len(joined.rows):,} are not in every case, or undefined "
-                    "there; their means are over the cases that have them (column cases)"
+                    "there; their means are over the cases that have them (column cases), too large where a question chooses rows by size"
                 )

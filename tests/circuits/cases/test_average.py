@@ -144,6 +144,40 @@ def test_scores_take_positions_by_role():
         px.average(px.score, MODEL, CASES, head="L1H3", query=-1, key="@IO")
 
 
+def test_live_effects_of_many_components_are_means_over_all_cases():
+    """px.intervene computes 48 of them by default, others in each case: their means would be of the largest."""
+    model = px.random_model(layers=10, heads=5)
+    cases = [px.Case([1, 2, 3], 5), px.Case([4, 1, 2, 2], 6)]
+    singles = [
+        {row["name"]: row["live"] for row in px.intervene(trace, case.target(trace), live=50).records()}
+        for case in cases
+        for trace in [model.run(case.tokens)]
+    ]
+    mean = px.average(px.intervene, model, cases)
+    assert len(mean.records()) == 50 and "chooses rows by size" not in str(mean)
+    for row in mean.records():
+        assert row["cases"] == 2 and abs(row["mean"] - np.mean([s[row["name"]] for s in singles])) < 1e-9
+    same = px.average(px.intervene, model, cases, cut=None, zero="zero", inputs="qkvm", live=None)
+    assert same.to_dict() == mean.to_dict()
+    some = px.average(px.intervene, model, cases, live=3)
+    assert {row["cases"] for row in some.records()} >= {0} and "too large where a question chooses" in str(
+        some
+    )
+
+
+def test_prices_of_contrasts_are_averaged():
+    mean = px.average(px.intervene, MODEL, CASES[:2], contrast=True)
+    runs = [[MODEL.run(tokens) for tokens in (case.tokens, case.corrupted)] for case in CASES[:2]]
+    found = [
+        px.intervene(px.contrast(*both), case.target(both[0]))
+        for both, case in zip(runs, CASES, strict=False)
+    ]
+    exact = [{row["name"]: row["exact"] for row in each.records()} for each in found]
+    assert len(mean.records()) == 16
+    for row in mean.records():
+        assert row["cases"] == 2 and abs(row["mean"] - np.mean([each[row["name"]] for each in exact])) < 1e-9
+
+
 def test_contrasts_are_with_the_corrupted_run():
     mean = px.average(px.attribution, MODEL, CASES, contrast=True, by="port")
     whole = [
