@@ -59,7 +59,7 @@ class ZeroPoint:
 def zero_point(kind: str, parts: Parts, windows: Sequence[Tokens]) -> ZeroPoint:
     """Return the zero point of a kind over windows of one length; the mean costs one pass over them.
 
-    Resampled, each window gets the parts of the next one. Raises PathexpError for another kind, and for fewer than two
+    Resampled, each window gets the parts of the next one that differs from it. Raises PathexpError for another kind, and for fewer than two
     windows to resample from.
     """
     expect("zero", zero=(kind, one_of(*ZEROS)))
@@ -70,9 +70,16 @@ def zero_point(kind: str, parts: Parts, windows: Sequence[Tokens]) -> ZeroPoint:
         raise PathexpError(
             f"zero='resample' takes parts from another window, but there is {len(windows)}: give more text"
         )
-    following = [*windows[1:], *windows[:1]] if kind == "resample" else []
-    others = {window.tobytes(): other for window, other in zip(windows, following, strict=False)}
-    return ZeroPoint(kind, {}, others, parts)
+    return ZeroPoint(kind, {}, _others(windows) if kind == "resample" else {}, parts)
+
+
+def _others(windows: Sequence[Tokens]) -> Mapping[bytes, Tokens]:
+    """The next window that differs, by the tokens of each; behind the last comes the first. A text may occur several times."""
+    keys, n = [window.tobytes() for window in windows], len(windows)
+    return {
+        key: next(windows[(at + k) % n] for k in range(1, n) if keys[(at + k) % n] != key)
+        for at, key in enumerate(keys)
+    }
 
 
 def _means(parts: Parts, windows: Iterable[Tokens]) -> tuple[Mapping[str, Array], int]:

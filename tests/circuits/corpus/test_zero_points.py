@@ -93,6 +93,15 @@ def test_what_cannot_be_replaced_is_refused():
         zero_point("resample", lambda window: iter(()), [np.array([1, 2]), np.array([1, 2])])
 
 
+@pytest.mark.parametrize("order", ["aba", "aab", "abb", "abab", "aaab", "abca"])
+def test_a_window_that_occurs_again_is_never_its_own_other(order):
+    texts = {name: np.arange(3) + 10 * place for place, name in enumerate("abc")}
+    point = zero_point("resample", lambda window: iter([("tokens", window)]), [texts[name] for name in order])
+    for name in order:
+        ((own, other),) = point.pairs(texts[name])
+        assert np.array_equal(own, texts[name]) and not np.array_equal(own, other)
+
+
 # Random windows ------------------------------------------------------------------------------------------
 
 
