@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,8 @@ from ...answer import Answer, Facts, Figure, Note, Part, Table, columns, visible
 from ...arguments import SEED, expect, finite, one_of, sequence_of, whole
 from ...errors import PathexpError
 from ...expansion.header import counted, run_facts
-from ...graph import Array
+from ...expansion.tolerance import target_tolerance
+from ...graph import Array, freeze
 from ...model import Target, Trace
 from ...model.forward import rerun
 from ...model.trace import check_trace
@@ -46,9 +48,13 @@ class CausalTracing(Answer):
 
     @property
     def recovered(self) -> Array:
-        """The share of what corruption took that comes back, (layers, positions); NaN where it took nothing."""
+        """The share of what corruption took that comes back, (layers, positions); NaN where it took no more than rounding."""
         lost = self.clean - self.corrupted
-        return (self.restored - self.corrupted) / (lost if lost else np.nan)
+        return (self.restored - self.corrupted) / (lost if abs(lost) > self._rounding else np.nan)
+
+    @cached_property
+    def _rounding(self) -> float:
+        return target_tolerance(freeze(self.trace), self.target)
 
     def headline(self) -> str:
         """Return what is restored, and the values without and with corruption."""

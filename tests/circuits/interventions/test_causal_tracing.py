@@ -54,6 +54,15 @@ def test_no_noise_worth_speaking_of_takes_nothing():
     assert json.loads(found.to_json())["tables"]["states"]["rows"][0]["recovered"] is None
 
 
+@pytest.mark.parametrize("noise", [1e-17, 1e-15])
+def test_what_noise_takes_within_rounding_is_no_share(noise):
+    trace = px.load("attn-2l").run("Macbeth shall sleep no more")
+    found = causal_tracing(trace, trace.logit(5), positions=[1], noise=noise, draws=2)
+    assert 0 < abs(found.corrupted - found.clean) < 1e-12 and np.isnan(found.recovered).all()
+    some = causal_tracing(trace, trace.logit(5), positions=[1], noise=1e-6, draws=2)
+    assert some.recovered[-1, -1] == pytest.approx(1, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
