@@ -60,12 +60,18 @@ class OpenedFile:
         """
         array = np.empty(count, dtype=dtype)
         view, done = memoryview(array.view(np.uint8).data) if count else memoryview(b""), 0
+        while done < len(view) and (step := self._read(view[done:], begin + done)):
+            done += step
+        self._check(begin, len(view), done)
+        return array
+
+    def _read(self, view: memoryview, begin: int) -> int:
+        """Read from a byte on and return how many were read. A forked process shares the file's own place: none is used."""
+        if hasattr(os, "preadv"):
+            return os.preadv(self.descriptor, [view], begin)
         with self._lock:  # type: ignore[attr-defined]
             self._file.seek(begin)  # type: ignore[attr-defined]
-            while done < len(view) and (step := self._file.readinto(view[done:])):  # type: ignore[attr-defined]
-                done += step
-            self._check(begin, len(view), done)
-        return array
+            return int(self._file.readinto(view))  # type: ignore[attr-defined]
 
     def _check(self, begin: int, wanted: int, done: int) -> None:
         found, now = self._found, _state(self._file.fileno())  # type: ignore[attr-defined]
