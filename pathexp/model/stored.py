@@ -109,12 +109,12 @@ class StoredLayers(Stored):
         return BUDGET.get(self, layer, lambda: self._raised(layer))
 
     def __getitem__(self, index: Any) -> Any:
-        first, *rest = index if isinstance(index, tuple) else (index,)
+        first, *rest = index if isinstance(index, tuple) and index else (index,)
         if isinstance(first, int | np.integer) and not isinstance(first, bool):
             if not -self.shape[0] <= first < self.shape[0]:
                 raise IndexError(f"{self.name} has {self.shape[0]} layers; there is no layer {first}")
             found = self.layer(int(first) % self.shape[0])
-            return found[tuple(rest)] if rest else found
+            return found[None][0, *rest] if rest else found  # lists beside a number have their own rule
         if isinstance(first, slice) and not rest:
             layers = range(self.shape[0])[first]
             return np.stack([self.layer(at) for at in layers]) if layers else np.zeros((0, *self.shape[1:]))
@@ -206,7 +206,7 @@ class StoredColumns(Stored):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None):
-            return np.asarray(self.table[index[1]]).T
+            return np.moveaxis(np.asarray(self.table[index[1]]), -1, 0)
         return self.whole()[index]
 
 

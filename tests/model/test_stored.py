@@ -20,6 +20,7 @@ import pathexp as px
 from pathexp.budget import memory_budget
 from pathexp.circuits.corpus.tally import question_of
 from pathexp.errors import LoadError, LoadWarning, WeightsError
+from pathexp.model.load.opened_file import OpenedFile
 from pathexp.model.mlp import by_rows
 from pathexp.model.stored import BLOCK, Stored, StoredLayers, StoredRows
 from pathexp.model.weights import Weights
@@ -133,6 +134,15 @@ def test_a_file_that_changes_is_an_error(tmp_path: Path, kind: str, change: str)
         model.run(TOKENS)
 
 
+@pytest.mark.skipif(not hasattr(os, "preadv"), reason="this system reads at the file's own place alone")
+def test_reading_leaves_the_files_own_place_which_forked_processes_share(tmp_path: Path) -> None:
+    (tmp_path / "numbers").write_bytes(np.arange(9, dtype="<u2").tobytes())
+    file = OpenedFile(tmp_path / "numbers")
+    os.lseek(file.descriptor, 5, os.SEEK_SET)
+    assert file.numbers(4, 3, "<u2").tolist() == [2, 3, 4]
+    assert os.lseek(file.descriptor, 0, os.SEEK_CUR) == 5
+
+
 def test_a_file_that_is_deleted_or_replaced_is_still_there(tmp_path: Path) -> None:
     place = FILES["bfloat16"](tmp_path / "x")
     model = px.load(place)
@@ -153,13 +163,14 @@ def layers() -> StoredLayers:
 
 
 @pytest.mark.parametrize("index", [0, -1, (1, 1), (2, slice(None), 3), slice(1, 3), slice(0, 0), slice(None, None, 2),
-                                   (slice(None), 0), ([2, 0],), np.array([0, 1]), (Ellipsis, 1), np.int64(2)])  # fmt: skip
+                                   (slice(None), 0), ([2, 0],), np.array([0, 1]), (Ellipsis, 1), np.int64(2), (),
+                                   (1, slice(None), [3, 0]), (1, [0, 1], [3, 0]), (0, None, 1)])  # fmt: skip
 def test_layers_are_indexed_as_numpy_does(index: Any) -> None:
     np.testing.assert_array_equal(layers()[index], np.asarray(layers())[index])
 
 
 @pytest.mark.parametrize("index", [0, -1, slice(2, 5), slice(5, 2), [4, 0, 4], np.array([], dtype=int), (slice(None), 1),
-                                   np.array([-1, 1]), slice(None, None, 2), (2, 1), np.arange(6) > 3])  # fmt: skip
+                                   np.array([-1, 1]), slice(None, None, 2), (2, 1), np.arange(6) > 3, np.array([[0, 1], [2, 3]])])  # fmt: skip
 def test_rows_and_columns_are_indexed_as_numpy_does(index: Any) -> None:
     whole = np.arange(18.0).reshape(6, 3)
     table = StoredRows("W_U", whole.shape, lambda begin, end: whole[begin:end])
