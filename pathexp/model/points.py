@@ -106,6 +106,18 @@ def values_at(trace: Recorded, name: str) -> Array:
     )
 
 
+def check_seen(trace: Recorded, name: str, position: int, direction: Array) -> None:
+    """Raise TargetError if a direction at a head's scores asks for a key that the position does not see."""
+    head = _HEAD.fullmatch(canonical(name))
+    if head is None or head[3] != "score":
+        return
+    scores = trace.scores[int(head[1]), int(head[2]), position]
+    if len(hidden := np.flatnonzero(~np.isfinite(scores) & (direction != 0))):
+        raise TargetError(
+            f"{name.removesuffix('.score')} at position {position} does not see key {hidden[0]}: it has no score there"
+        )
+
+
 def _of_head(trace: Recorded, layer: int, head: int, what: str | None) -> Array:
     """What a head adds to the stream, its queries, keys or scores; nothing where a score is masked."""
     if what is None:

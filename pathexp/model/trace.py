@@ -16,7 +16,7 @@ from ..errors import TargetError, TokenError
 from ..read_only import restore
 from . import notebook
 from .config import Config
-from .points import canonical, values_at
+from .points import canonical, check_seen, values_at
 from .softmax import log_softmax
 from .target import Space, Target
 
@@ -194,7 +194,8 @@ class Trace:
         its norm (also by space="residual"); "L3H2" or "L3M" for what a head or an MLP adds; "L3H2.Q" or "L3H2.K" for what a head's query or key is, (h), before it is
         turned by rotary positions. Paths to a point are those of `expand(trace, at=...)`.
 
-        Raises TargetError for another point, space, length or position, or a number that is not finite.
+        Raises TargetError for another point, space, length or position, a number that is not finite, or scores of keys that
+        are not seen.
 
         >>> import pathexp as px
         >>> trace = px.random_model(layers=2, heads=3, d_model=24, seed=0).run([3, 1, 2])
@@ -208,6 +209,7 @@ class Trace:
         if at and at != "logits":
             stood = values_at(self, at)
             read = _vector(vector, stood.shape[-1], "the width", at)
+            check_seen(self, at, place, read)
             return Target(
                 place, read, "residual", f"direction at {at}", float(stood[place] @ read), canonical(at)
             )
@@ -235,9 +237,6 @@ class Trace:
         one = np.zeros(len(self))
         one[column] = 1.0
         found = self.direction(one, row, at=point)
-        layer, number = (int(part) for part in head[1:].split("H"))
-        if not np.isfinite(self.scores[layer, number, row, column]):
-            raise TargetError(f"{head} at position {row} does not see key {column}: it has no score there")
         return replace(found, label=f"score of {head} from {row} to {column}")
 
     def _of_logits(self, read: Array, place: int, label: str) -> Target:

@@ -161,5 +161,13 @@ def test_ends_and_scores_that_are_not_there():
     windowed = replace(model, config=replace(model.config, windows=(1, 1))).run([4, 2, 3])
     with pytest.raises(GraphError, match="3 keys in one run only"):
         px.expand(px.contrast(here, windowed), at="L1H0.score")
+    for pair in ((here, windowed), (windowed, here)):
+        assert px.contrast(*pair).score("L1H0", 2, 2).value != 0
+        with pytest.raises(TargetError, match="L1H0 at position 2 does not see key 1"):
+            px.contrast(*pair).score("L1H0", 2, 1)
+        with pytest.raises(TargetError, match="L1H0 at position 2 does not see key 1"):
+            px.contrast(*pair).difference(here.score("L1H0", 2, 1))
+    with pytest.raises(TargetError, match="L1H0 at position 1 does not see key 2"):
+        here.direction([0.0, 1.0, 1.0], 1, at="L1H0.score")
     with pytest.raises(TargetError, match="these paths end at logits"):
         px.expand(graph).value(graph.score("L1H0", 2, 1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import GraphError
 from ...model import Target, Trace
-from ...model.points import values_at
+from ...model.points import check_seen, values_at
 from ..graph import ResidualGraph
 from ..operators import Array
 from .secants import logarithmic_mean
@@ -59,6 +59,8 @@ class Contrast(ResidualGraph):
     def difference(self, target: Target) -> Target:
         """Return a target of either run as what it differs by, here minus there, read off the runs themselves.
 
+        Raises TargetError for the score of a key that one run alone sees: it does not differ by any number.
+
         >>> import pathexp as px
         >>> model = px.random_model(seed=1)
         >>> here, there = model.run([1, 2]), model.run([3, 2])
@@ -66,6 +68,8 @@ class Contrast(ResidualGraph):
         >>> found.label, found.value == here.logit(4).value - there.logit(4).value
         ('logit of 4, difference', True)
         """
+        for run in self.runs:
+            check_seen(run, target.at, target.position, target.direction)
         streams = (values_at(run, target.at) for run in self.runs)
         change = float(np.subtract(*(stream[target.position] @ target.direction for stream in streams)))
         label = f"{target.label.removesuffix(DIFFERENCE)}{DIFFERENCE}"
