@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -89,7 +90,7 @@ class GgufFile:
         """Some rows of one tensor, unpacked, all axes but the last taken together. Raises LoadError as `read`."""
         place = self.places[name]
         packing, row = self.packing(place), row_bytes(self.package, place)
-        if packing.name.startswith("I"):
+        if re.fullmatch(r"I\d+", packing.name):  # integers, not IQ4_NL and its like
             raise not_numbers(name, packing.name, self.where)
         width = place.shape[-1] if place.shape else 1
         made = np.empty((end - begin, width), dtype=np.float32)
