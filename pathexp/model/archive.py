@@ -20,7 +20,7 @@ from ..replaced_file import replaced_file
 from ..visible import inert
 from .config import Config
 from .load.coders import coder_from_dict
-from .weights import Array, Weights, expected
+from .weights import Array, Expected, Weights, expected
 from .zipped import UNREADABLE, Zipped, zipped
 
 FORMAT, VERSION = "pathexp", 1
@@ -131,10 +131,27 @@ def _checked(archive: Zipped) -> dict[str, npt.NDArray[Any]]:
         raise LoadError(f"its header claims {archive.size(HEADER)[1]:,} bytes (at most {_LONGEST_HEADER:,}).")
     found = {HEADER: archive.array(HEADER)}
     places = expected(Config.from_dict(_entry(_read_header(found[HEADER]), "config", dict)))
-    for name in archive.names:
-        if name in places and prod(archive.shape(name)) > prod(places[name].shape):
-            raise LoadError(f"{name} has shape {archive.shape(name)}, expected {places[name].shape}.")
-    return found | {name: archive.array(name) for name in archive.names if name != HEADER}
+    names = [name for name in archive.names if name != HEADER]
+    for name in names:
+        _check_claim(name, archive, places)
+    return found | {name: archive.array(name) for name in names}
+
+
+def _check_claim(name: str, archive: Zipped, places: Mapping[str, Expected]) -> None:
+    """Raise LoadError for an array that has no place, or would be larger in memory than its place."""
+    if name not in places:
+        raise LoadError(f"{name} has no place in this configuration.")
+    shape, most = places[name].shape, 8 * prod(places[name].shape) + _LONGEST_DESCRIPTION
+    if prod(archive.shape(name)) > prod(shape):
+        raise LoadError(f"{name} has shape {archive.shape(name)}, expected {shape}.")
+    if archive.size(name)[1] > most:
+        raise LoadError(
+            f"{name} claims {archive.size(name)[1]:,} bytes, more than {shape} real numbers take."
+        )
+
+
+_LONGEST_DESCRIPTION = 1 << 16
+"""Bytes at most before the numbers of an array, where its shape and kind are."""
 
 
 _LONGEST_HEADER = 1 << 28

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +131,27 @@ def test_a_file_with_wrong_contents_is_refused(what: str, tmp_path: Path) -> Non
     with pytest.raises(LoadError, match=message) as caught:
         load_npz(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"b_gate": np.zeros(5_000_000)}, "b_gate has no place in this configuration"),
+        ({"W_U": np.zeros((3, 24), dtype="V500000")}, "W_U claims 36,000,128 bytes"),
+        ({"W_U": np.zeros(5_000_000)}, r"W_U has shape \(5000000,\), expected"),
+    ],
+)
+def test_arrays_without_a_place_are_refused_before_they_are_unpacked(
+    members: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.npz"
+    np.savez_compressed(path, **_raw(**members))
+    tracemalloc.start()
+    with pytest.raises(LoadError, match=message):
+        load_npz(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 def test_the_undamaged_members_make_a_good_file(tmp_path: Path) -> None:
