@@ -160,7 +160,7 @@ def memory_of(value: object) -> Iterator[tuple[int, int]]:
 
 
 _UNITS: Mapping[str, float] = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
-_SIZE = re.compile(r"([0-9.]+(?:e[0-9]+)?)\s*(ki|mi|gi|k|m|g|)b?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9.]+(?:e\+?[0-9]+)?)\s*(ki|mi|gi|k|m|g|)b?", re.IGNORECASE)
 
 
 def bytes_of(size: int | float | str) -> int:

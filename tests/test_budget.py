@@ -77,6 +77,11 @@ def test_sizes_that_are_none_are_refused(size: object) -> None:
         bytes_of(size)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("size", [1e16, "1e+16", "1E16", np.float64(1e16), 10**16])
+def test_sizes_may_be_written_as_python_writes_them(size: float | str) -> None:
+    assert bytes_of(size) == 10**16
+
+
 def test_a_smaller_budget_lets_go_at_once() -> None:
     before = memory_budget().limit
     try:
