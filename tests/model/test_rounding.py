@@ -10,7 +10,7 @@ import pytest
 import pathexp as px
 from pathexp.circuits.subspaces.rotate_basis import weights_tolerance
 from pathexp.model.rewrite.basis import orthogonal
-from pathexp.model.rounding import run_tolerance
+from pathexp.model.rounding import CONFIDENCE, UNIT, run_tolerance
 from tests.zoo import FAMILIES, ZOO
 
 MODELS = {**ZOO, **FAMILIES}
@@ -88,6 +88,24 @@ def test_a_large_output_bias_is_counted():
         run_tolerance((m, [1, 2])) for m in (model, replace(model, weights=replace(model.weights, b_U=b_U)))
     )
     assert plain < 1e-11 and shifted > 1e-7
+
+
+def test_neurons_that_cancel_are_counted_by_what_each_writes():
+    """Pairs of equal neurons with opposite outputs: the stream's noise leaves them equal, their products are rounded apart."""
+    model, rng = px.random_model(layers=1, d_mlp=64, activation="gelu"), np.random.default_rng(0)
+    W_in, W_out = np.array(model.weights.W_in), np.array(model.weights.W_out)
+    W_in[0, 32:] = W_in[0, :32]
+    written = 1e6 * rng.standard_normal((model.config.d_model, 32))
+    W_out[0] = np.concatenate([written, -written], axis=1)
+    paired = replace(model, weights=replace(model.weights, W_in=W_in, W_out=W_out))
+    order = rng.permutation(64)
+    weights = replace(paired.weights, W_in=W_in[:, order], W_out=W_out[:, :, order])
+    found = px.rewrite.compare(paired, replace(paired, weights=weights))
+    assert 0 < found.raw <= found.tolerance and found.equal
+    hidden = paired.run([1, 2, 3, 4, 5, 6, 7, 8]).mlp_hidden[0]
+    stream = np.sqrt(hidden**2 @ (W_out[0].T) ** 2)  # a deviation of u √K for each number of W_out
+    logits = UNIT * np.sqrt(64) * np.sqrt(stream**2 @ (model.weights.W_U.T) ** 2)
+    assert found.tolerance > CONFIDENCE * np.sqrt(2) * logits.max()
 
 
 def test_virtual_weights_are_held_from_both_sides():
