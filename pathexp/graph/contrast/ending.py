@@ -108,9 +108,7 @@ def inside_head(graph: Contrast, layer: int, head: int, what: str, sides: tuple[
         if (entering := [source.into[f"{label}.{s}"] for s in sides if f"{label}.{s}" in source.into])
     ]
     known = {source.label for source in own}
-    kept = [
-        source for source in graph.sources if source.label not in known and source.label != "edit_final_in"
-    ]
+    kept = [source for source in graph.sources if source.label not in known]
     found = ended(graph, depth, Sink(at, operator), [*kept, *own], at)
     return replace(found, d_out=runs.positions if score else config.d_head)
 
