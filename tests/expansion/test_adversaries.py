@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pathexp.expansion.search import Budget
 from tests.expansion.adversaries import (
     KINDS,
     RandomDice,
@@ -59,6 +60,18 @@ def test_adversaries_are_proven_as_well_as_not_refuted(first):
 def test_seeds_that_once_broke_a_claim(seed):
     """276559: lengths that underflow on the way to the target bounded by 0 what is 2^-1655."""
     judged_twice(drawn_case(RandomDice(np.random.default_rng(seed))))
+
+
+STOPPED = {"by time": Budget(seconds=0), "by a key": Budget(interrupted=lambda: True)}
+
+
+@pytest.mark.parametrize("limit", STOPPED.values(), ids=STOPPED.keys())
+@pytest.mark.parametrize("seeds", [range(40), [3553, 4545, 4921, 6639, 7548, 7861, 7884, 8052, 8142, 10497]])
+def test_bounds_by_lengths_alone_hold_where_a_target_cancels(seeds, limit):
+    """Searches that end at once. On its way to the stream a direction cancels, or underflows: nothing of it is left there."""
+    cases = [drawn_case(RandomDice(np.random.default_rng(seed))) for seed in seeds]
+    outcomes = [judged(replace(case, budget=limit)) for case in cases if case is not None]
+    assert sum(outcome is not None for outcome in outcomes) > 5
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS)))

@@ -9,6 +9,7 @@ import numpy as np
 from ...graph import Array, Operator, Start
 from .goal import Goal
 from .layout import Layout
+from .losses import Losses
 from .rounding import finite, lengths
 from .sizes import spread, starting_size, tight
 
@@ -20,6 +21,7 @@ _UP = 1 + 1e-9
 def farthest(layout: Layout, goal: Goal, *, quick: bool = False) -> float:
     """Return a bound on |value| over all paths that go over the stream, whatever the query, in the goal's units.
 
+    What is lost where the target is brought to the stream is in it: numbers that cancel there leave a field of roundings.
     Lengths of beginnings grow by the spectral norms of the factors that they pass; `quick` takes Frobenius norms, which cost
     nothing beside. Costs these norms.
     """
@@ -34,8 +36,8 @@ def farthest(layout: Layout, goal: Goal, *, quick: bool = False) -> float:
         far = finite(np.max([over, *made], axis=0))
     far = np.maximum(far, _starting(layout, len(layout.walk.graph.blocks)))
     with np.errstate(over="ignore", invalid="ignore"):
-        most = lengths(goal.field) @ far * _UP
-    least = _LEAST if np.any((lengths(goal.field) > 0) & (far > 0)) else 0.0
+        most = lengths(goal.field) @ far * _UP + Losses(layout, (), (far,), ()).at_start(goal)
+    least = _LEAST if np.any(far > 0) else 0.0
     return float(finite(np.asarray(most))) + least
 
 
