@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.expansion.proof.beginnings import Beginnings
+from pathexp.expansion.proof.certificate import Certificate
+from pathexp.expansion.proof.checker import _field, _value
 from pathexp.expansion.proof.evaluation import Sure
 from pathexp.expansion.proof.inclusion import holds, sum_held
 from pathexp.expansion.ranking import searched
 from pathexp.expansion.search import Budget
+from tests.expansion.adversaries import RandomDice, drawn_case
+from tests.expansion.exact import Oracle
 from tests.expansion.test_contrast import two_runs
 from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
@@ -247,3 +253,17 @@ def test_what_underflows_is_no_exact_zero():
     assert not terms.values(target)[-1]
     best = terms.top(terms.count() - 1, target)
     assert best.bound > 0.0
+
+
+@pytest.mark.parametrize("seed", [1281, 5293, 6308, 6522, 7456, 7627])
+def test_what_underflows_on_the_way_is_in_the_errors_of_the_check(seed):
+    """Products that underflow before a large factor, or beside a large direction, are off by more than rounding."""
+    case = drawn_case(RandomDice(np.random.default_rng(seed)))
+    walk, oracle = case.terms.walk, Oracle(case.terms.graph, case.target)
+    with np.errstate(all="ignore"):
+        beginnings, field = Beginnings(walk, Certificate((), (), frozenset())), _field(walk, case.target)
+        found = {word: _value(beginnings, field, case.target, word) for word in walk.words()}
+    sure = {word: both for word, both in found.items() if np.isfinite(both).all()}
+    assert sure
+    for word, (value, off) in sure.items():
+        assert abs(Fraction(value) - oracle.value(word)) <= Fraction(off), word

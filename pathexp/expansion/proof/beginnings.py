@@ -23,8 +23,7 @@ from ...graph import (
     start_value,
 )
 from .certificate import Certificate, Word
-from .evaluation import UNIT, Sure, pushed, roundings, sized
-from .evaluation import gamma as lost_share
+from .evaluation import UNIT, Sure, lost, pushed
 from .inclusion import held, sizes_of, sum_held
 
 
@@ -156,8 +155,8 @@ class Beginnings:
 def _started(source: Source, operator: Operator, positions: int) -> Sure:
     """What a source writes, with the rounding of its own operator."""
     value = np.broadcast_to(start_value(source.start, operator), (positions, _width(source, operator)))
-    lost = _taken_off(source, operator, value)
-    return Sure(np.array(value), np.broadcast_to(lost, value.shape).copy())
+    off = _taken_off(source, operator, value)
+    return Sure(np.array(value), np.broadcast_to(off, value.shape).copy())
 
 
 def _taken_off(source: Source, operator: Operator, value: Array) -> Array:
@@ -167,25 +166,25 @@ def _taken_off(source: Source, operator: Operator, value: Array) -> Array:
             return np.zeros_like(value)
         case (Step(position=(), feature=(_,)),), Difference():
             return 2 * UNIT * np.abs(value)
-    return np.asarray(lost_share(roundings(operator)) * _worst(source, operator))
+    return lost(operator, _largest_start(source, operator))
 
 
 def _width(source: Source, operator: Operator) -> int:
     return int(start_value(source.start, operator).shape[-1])
 
 
-def _worst(source: Source, operator: Operator) -> Array:
-    """What a source's operator can make of its start, were all numbers positive."""
+def _largest_start(source: Source, operator: Operator) -> Array:
+    """What a source's operator is applied to, were all numbers positive."""
     match source.start:
         case Values(array=array) if array is not None:
-            return sized(operator, np.abs(array))
+            return np.abs(array)
         case One():
-            return sized(operator, np.ones((1, 1)))
+            return np.ones((1, 1))
         case OneHot(indices=indices) if indices is not None:
-            return sized(operator, _one_hot(operator, indices))
+            return _one_hot(operator, indices)
         case Difference(indices=indices, others=others):
             rows = _one_hot(operator, indices) + _one_hot(operator, others)
-            return sized(operator, rows * (indices != others)[:, None])
+            return np.asarray(rows * (indices != others)[:, None])
     raise ValueError(f"{source.label} has no numbers")
 
 

@@ -119,8 +119,9 @@ def dot(fields: Sure, stream: Sure) -> tuple[Array, Array]:
     size = np.abs(fields.value) + fields.off
     value = np.abs(np.tensordot(fields.value, stream.value, axes=2))
     lost = np.tensordot(fields.off, np.abs(stream.value) + stream.off, axes=2)
-    more = np.tensordot(size, stream.off + gamma(stream.value.size) * np.abs(stream.value), axes=2)
-    return np.asarray(value), np.asarray(lost + more + TINY)
+    more = np.tensordot(size, stream.off, axes=2)
+    rounding = gamma(stream.value.size) * np.tensordot(size, np.abs(stream.value), axes=2)
+    return np.asarray(value), np.asarray(lost + more + rounding + TINY)
 
 
 def _reach(fields: Sure, triangle: Array) -> Array:

@@ -1,21 +1,36 @@
 """Streams and covectors with a bound on the rounding of every number, by running the same operators on absolute values.
 
 A product of factors is off by at most γ_N |W_1|…|W_m||x| in each number, in whatever order it was multiplied (Higham 2002, §3.5).
+What underflows on the way is off by an absolute amount besides, which grows in all factors that are multiplied after it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 
 import numpy as np
 
 from ...algebra import Chain, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
-from ...graph import Action, Array, Factor, Gate, Operator, Parallel, Part, Step, pull, push
+from ...graph import (
+    Action,
+    Array,
+    Factor,
+    Gate,
+    Operator,
+    Parallel,
+    Part,
+    Step,
+    WeakCache,
+    lengths,
+    pull,
+    push,
+)
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 TINY = 1e-290
-"""More than what underflows in the sums of a step."""
+"""More than what underflows in the sums of a step, before any factor enlarges it."""
 
 
 def gamma(roundings: int) -> float:
@@ -50,8 +65,7 @@ def pushed(operator: Operator, x: Sure) -> Sure:
     """Apply an operator to streams (..., position, feature)."""
     if not operator:
         return x
-    lost = gamma(roundings(operator)) * sized(operator, np.abs(x.value))
-    return Sure(push(operator, x.value), sized(operator, x.off) + lost + TINY)
+    return Sure(push(operator, x.value), sized(operator, x.off) + lost(operator, np.abs(x.value) + x.off))
 
 
 def pulled(operator: Operator, r: Sure) -> Sure:
@@ -60,8 +74,53 @@ def pulled(operator: Operator, r: Sure) -> Sure:
         return r
     if not all(map(_is_there, operator)):
         return Sure.exactly(np.zeros_like(pull(operator, r.value)))
-    lost = gamma(roundings(operator)) * sized(operator, np.abs(r.value), back=True)
-    return Sure(pull(operator, r.value), sized(operator, r.off, back=True) + lost + TINY)
+    more = lost(operator, np.abs(r.value) + r.off, back=True)
+    return Sure(pull(operator, r.value), sized(operator, r.off, back=True) + more)
+
+
+def lost(operator: Operator, x: Array, back: bool = False) -> Array:
+    """Return how far what is computed of an operator, or of its transpose, on numbers of at most x is from exact."""
+    least = prod([TINY, *map(_growth, operator)]) * (1 + float(x.max(initial=0.0)))
+    return gamma(roundings(operator)) * sized(operator, x, back) + least
+
+
+def _growth(part: Part) -> float:
+    """How much what underflowed before a part, or among its factors, can grow in it; at least 1."""
+    match part:
+        case Gate():
+            return max(1.0, float(np.max(np.abs(part.numbers()), initial=0.0)))
+        case Action():
+            return part.grows
+        case Parallel(terms=terms):
+            return max(1.0, sum(prod(map(_growth, term)) for term in terms))
+    return prod(map_growth(factor.numbers()) for factor in part.position + part.feature)
+
+
+def map_growth(map: LinearMap) -> float:
+    """Return how much a number can grow in a map or any part of it, and in its transpose; at least 1."""
+    match map:
+        case Identity() | Zero():
+            return 1.0
+        case Diagonal(values=values):
+            return max(1.0, float(np.max(np.abs(values), initial=0.0)))
+        case Scaled(factor=factor, map=inner):
+            return max(1.0, abs(float(factor))) * map_growth(inner)
+        case Chain(factors=factors):
+            return prod(map_growth(factor) for factor in factors)
+        case Sum(terms=terms):
+            return max(1.0, sum(map_growth(term) for term in terms))
+        case Kron(left=left, right=right):
+            return map_growth(left) * map_growth(right)
+    return _GROWTH.get(map, "growth", lambda: _dense_growth(map))
+
+
+def _dense_growth(map: LinearMap) -> float:
+    size = absolute(map)
+    return max(1.0, float(size.max(initial=0.0)) * max(map.shape))
+
+
+_GROWTH: WeakCache[LinearMap, float] = WeakCache()
+"""Of the maps that are alive: a check applies each to many streams."""
 
 
 def _is_there(part: Part) -> bool:
@@ -141,7 +200,7 @@ def _sized(part: Part, x: Array, back: bool) -> Array:
 def _reached(part: Action, x: Array, back: bool) -> Array:
     """What an action can make of numbers from 0 up: no number is larger than its vector can be long."""
     amounts = part.reach(np.eye(part.positions))
-    long = np.sqrt(np.sum(x * x, axis=-1)) * (1 + 1e-9)
+    long = lengths(x) * (1 + 1e-9)
     far = long @ (amounts.T if back else amounts)
     width = part.columns if back else part.rows
     return np.asarray(np.broadcast_to(far[..., None], (*far.shape, width)))

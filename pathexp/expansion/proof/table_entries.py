@@ -11,7 +11,7 @@ import numpy as np
 from ...algebra import Chain, Entries, LinearMap, Scaled, Sum
 from ...answer import Check
 from ...graph import Array
-from .evaluation import TINY, absolute, from_zero, gamma, map_roundings
+from .evaluation import TINY, absolute, from_zero, gamma, map_growth, map_roundings
 
 BLOCK = 512
 """How many columns of a table are multiplied out at once."""
@@ -59,10 +59,10 @@ def check_entries(map: LinearMap, entries: Entries, largest: str) -> tuple[Check
 
 
 def _blocks(map: LinearMap) -> Iterator[_Block]:
-    lost = gamma(map_roundings(map))
+    lost, least = gamma(map_roundings(map)), TINY * map_growth(map)
     for first in range(0, map.shape[1], BLOCK):
         units = np.eye(min(BLOCK, map.shape[1] - first), map.shape[1], first)
-        yield _Block(first, np.asarray(map.apply(units)).T, lost * _sized(map, units).T + TINY)
+        yield _Block(first, np.asarray(map.apply(units)).T, lost * _sized(map, units).T + least)
 
 
 def _misquoted(block: _Block, place: tuple[int, int], value: float) -> _Worst:

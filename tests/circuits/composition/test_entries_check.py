@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.algebra import Dense, Entries, Space, top_entries
+from pathexp.algebra import Chain, Dense, Entries, Space, top_entries
 from pathexp.circuits.composition.virtual_weight import largest_entries
 from pathexp.expansion.proof import check_entries
 from tests.zoo import FAMILIES, ZOO
@@ -50,3 +50,13 @@ def test_every_block_is_looked_at(monkeypatch):
         assert all(check.ok for check in check_entries(table, top_entries(table, k), "abs"))
     wrong = top_entries(table, 4)
     assert not check_entries(table, Entries(*(part[[0, 1, 3]] for part in wrong)), "abs")[1].ok
+
+
+def test_entries_that_underflow_on_the_way_are_within_the_rounding_of_the_check():
+    """Two tiny factors and a huge one: the table comes out as zeros, and the list, made in another order, does not."""
+    side, base = Space("side", 2), np.array([[1.0, 2.0], [3.0, 5.0]])
+    table = Chain([Dense(size * base, side, side) for size in (1e250, 1e-200, 1e-200)])
+    true = np.linalg.matrix_power(base, 3) * 1e-150
+    assert not table.dense().any()
+    listed = Entries(np.array([1]), np.array([1]), true[[1], [1]])
+    assert all(check.ok for check in check_entries(table, listed, "abs"))
