@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...answer import Answer, Check, Facts, Part
+from ...answer import Check, Facts, Part
 from ...graph import Walk
 from ...model import Target
 from .beginnings import Beginnings
 from .certificate import Certificate, Word
 from .endings import Bounded, Endings, dot
 from .evaluation import Sure, pulled
+from .ranking_check import RankingCheck
 
 
 @dataclass(frozen=True)
@@ -31,38 +32,27 @@ class Claims:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProofCheck(Answer):
-    """What was checked of a ranking by code that shares only the graph with the search; true if all of it holds.
+class ProofCheck(RankingCheck):
+    """What was checked of a ranking toward a target, and what it took.
 
     `sets` inclusions of sets and known beginnings were certified, `cut` endings bounded again, `opened` ones followed into
     all components before them, `paths` listed paths evaluated by pushing forward; in so many `seconds`.
     """
 
     label: str
-    checks: tuple[Check, ...]
     sets: int
     cut: int
     opened: int
     paths: int
     seconds: float
 
-    def __bool__(self) -> bool:
-        return self.ok
-
-    @property
-    def ok(self) -> bool:
-        """Whether all of it holds."""
-        return all(check.ok for check in self.checks)
-
-    def headline(self) -> str:
-        """Return what was checked, and whether all of it holds."""
-        outcomes = {check.outcome for check in self.checks}
-        said = "does not hold" if "fails" in outcomes else "holds" if self.ok else "could not be checked"
-        return f"the ranking toward {self.label} {said}, checked without the search"
+    def ranked(self) -> str:
+        """Return toward what paths are ranked."""
+        return f"toward {self.label}"
 
     def parts(self) -> Iterator[Part]:
         """Yield every check, and what it took."""
-        yield from self.checks
+        yield from super().parts()
         yield Facts(
             {name: getattr(self, name) for name in ("sets", "cut", "opened", "paths")}
             | {"seconds": round(self.seconds, 3)},
@@ -92,7 +82,7 @@ def check_ranking(walk: Walk, target: Target, claims: Claims, certificate: Certi
         )
     cut = sum(each.cut for each in found)
     return ProofCheck(
-        target.label, checks, sets, cut, len(found) - cut, len(claims.words), time.perf_counter() - start
+        checks, target.label, sets, cut, len(found) - cut, len(claims.words), time.perf_counter() - start
     )
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, TypeAlias, overload
 from ...answer import Answer, Check, Facts, Part, Table, columns
 from ...errors import PathexpError
 from ..header import counted
+from ..proof.ranking_check import RankingCheck
 from .term import PositionBias, ScoreTerm
 
 AnyScoreTerm: TypeAlias = ScoreTerm | PositionBias
@@ -122,27 +123,12 @@ class ScoreRanking(Answer):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScoreRankingCheck(Answer):
-    """What was checked of a score's largest terms; true if all of it holds."""
+class ScoreRankingCheck(RankingCheck):
+    """What was checked of a score's largest terms."""
 
-    checks: tuple[Check, ...]
-
-    def __bool__(self) -> bool:
-        return self.ok
-
-    @property
-    def ok(self) -> bool:
-        """Whether all of it holds."""
-        return all(check.ok for check in self.checks)
-
-    def headline(self) -> str:
-        """Return whether the ranking holds."""
-        outcome = "holds" if self.ok else "does not hold, or cannot be checked"
-        return f"the ranking of pairs of paths {outcome}, checked without the search"
-
-    def parts(self) -> Iterator[Part]:
-        """Yield what was checked."""
-        yield from self.checks
+    def ranked(self) -> str:
+        """Return what is ranked."""
+        return "of pairs of paths"
 
 
 def ranked(

@@ -49,6 +49,17 @@ def test_what_was_changed_is_rejected(tampered):
     assert not tampered(best).check().ok
 
 
+@pytest.mark.parametrize(
+    ("error", "reason", "outcome"),
+    [(0.0, "", "holds"), (1.0, "", "does not hold"), (0.0, "too coarse", "could not be checked")],
+)
+def test_the_headline_tells_what_fails_from_what_cannot_be_told(error, reason, outcome):
+    check = scored("2L-plain").check()
+    changed = replace(check, checks=(*check.checks, px.answer.Check("one more", error, 0.0, reason=reason)))
+    assert changed.headline() == f"the ranking of pairs of paths {outcome}, checked without the search"
+    assert bool(changed) == changed.ok == (outcome == "holds")
+
+
 def test_a_copy_without_its_graph_says_so():
     with pytest.raises(px.errors.PathexpError, match="without its graph"):
         replace(scored("2L-plain"), checker=None).check()
