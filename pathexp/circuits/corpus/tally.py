@@ -133,14 +133,15 @@ def marked(window: Tokens, before: int = 0) -> int:
 
 
 def question_of(what: str, model: Model, length: int | None) -> str:
-    """Return a question for a tally: what is measured, of which weights, over windows of what length.
+    """Return a question for a tally: what is measured, of which weights and configuration, over windows of what length.
 
     >>> import pathexp as px
     >>> first, second = (question_of("loss", px.random_model(seed=seed), 8) for seed in (0, 1))
     >>> first == second, first.startswith("loss of Model('random'")
     (False, True)
     """
-    mark = MARKS.get(model.weights, "mark", lambda: _mark(model.weights))
+    weights = MARKS.get(model.weights, "mark", lambda: _mark(model.weights))
+    mark = zlib.crc32(repr(model.config).encode(), weights)  # other scales or norms of the same weights
     window = model.config.n_ctx if length is None else length
     return f"{what} of {model!r}, weights {mark:08x}, windows of {window}"
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -125,6 +126,9 @@ def test_another_model_or_version_is_refused(tmp_path, monkeypatch):
     averaged(file)
     with pytest.raises(LoadError, match="another question, model"):
         px.average(layers, px.load("attn-1l"), CASES, resume=file)
+    sharper = px.Model(replace(MODEL.config, attention_scale=0.3), MODEL.weights, MODEL.tokenizer, "attn-2l")
+    with pytest.raises(LoadError, match="another question, model"):
+        px.average(layers, sharper, CASES, resume=file)
     monkeypatch.setattr("pathexp.circuits.cases.journal.VERSION", "9.9")
     with pytest.raises(LoadError, match="another question, model"):
         averaged(file)

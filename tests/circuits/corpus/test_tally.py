@@ -4,14 +4,16 @@ import copy
 import io
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import pathexp as px
 from pathexp.circuits.corpus import state
 from pathexp.circuits.corpus.accumulate import accumulate
 from pathexp.circuits.corpus.limits import Limits
-from pathexp.circuits.corpus.tally import Tally
+from pathexp.circuits.corpus.tally import Tally, question_of
 from pathexp.errors import LoadError, PathexpError
 
 WINDOWS = [np.array([k, k + 1]) for k in range(9)]
@@ -146,3 +148,15 @@ def test_a_link_and_the_mode_of_a_file_stay(tmp_path):
 def test_limits_that_are_none_are_refused(wrong):
     with pytest.raises(PathexpError, match=next(iter(wrong))):
         Limits(**wrong)
+
+
+def test_sums_of_the_same_weights_read_another_way_are_not_taken_up(tmp_path):
+    model = px.load("attn-2l")
+    sharper = px.Model(replace(model.config, attention_scale=0.3), model.weights, model.tokenizer, "attn-2l")
+    some = px.heads(model, runs=1).tally
+    with pytest.raises(PathexpError, match=r"these sums answer .* begin anew"):
+        px.heads(sharper, runs=2, limits=Limits(start=some))
+    model.save(tmp_path / "attn-2l.npz")
+    again = px.load(tmp_path / "attn-2l.npz")
+    asked = [question_of("loss", each, 8).partition("weights")[2] for each in (model, again, sharper)]
+    assert asked[0] == asked[1] != asked[2]
