@@ -47,6 +47,17 @@ def test_all_edges_live_are_the_run_and_none_is_the_other_run(name):
     assert abs(run.value(np.zeros_like(every), target) - target_of(other).value) < 1e-9
 
 
+def test_edges_are_scored_by_the_mean_of_their_flows():
+    scores = px.faithfulness(MODEL, CASES, edges=(0.1,)).scores
+    runs = [(MODEL.run(case.tokens), case) for case in CASES]
+    flows = [
+        {(e.writer, e.reader): e.flow for e in px.flow(run, case.target(run)).edges} for run, case in runs
+    ]
+    for writer, reader, port, score in scores.ranked():
+        mean = np.mean([each.get((writer, reader), 0.0) for each in flows])
+        assert port == "v" and score == pytest.approx(mean, abs=1e-9)
+
+
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", EVERY)
 def test_flows_are_those_of_px_flow_and_what_a_single_cut_takes(name):

@@ -11,7 +11,9 @@ from pathexp.circuits.heads.diagonal import diagonal_shares
 from pathexp.circuits.heads.head_types import FIXED_OFFSET, POSITIONAL, THRESHOLD
 from pathexp.circuits.heads.induction_score import InductionScore, induction_score
 from pathexp.circuits.heads.losses import CopyLosses
+from pathexp.circuits.heads.removal import removals
 from pathexp.circuits.heads.repeated_tokens import DUPLICATE, INDUCTION, RepeatedTokens, coprime_lengths
+from pathexp.circuits.heads.role_attention import role_attention
 from tests.commands import json_of, printed
 from tests.handmade_circuits import BEGIN, looks_back, pointer_induction
 
@@ -196,6 +198,31 @@ def test_roles_make_a_table_of_heads():
         found.roles.of("L1H0", "key")
     with pytest.raises(px.PathexpError, match="none of the cases has a role"):
         px.heads(pointer_induction(), cases=[px.Case([1, 2], 3)])
+
+
+def test_errors_of_roles_are_over_the_cases_that_have_them():
+    model = px.load("attn-2l")
+    cases = [
+        px.Case([5, 6, 7], 8, roles={"a": 0}), px.Case([9, 6, 11], 8, roles={"a": 1, "b": 0}), px.Case([4, 2, 9, 9], 8, roles={"a": 2})
+    ]  # fmt: skip
+    found = role_attention(model, cases)
+    seen = [model.run(case.tokens).patterns[1, 3, -1, case.roles["a"]] for case in cases]
+    assert found.of("L1H3", "a") == pytest.approx(np.mean(seen))
+    assert found.error[1, 3, 0] == pytest.approx(np.std(seen, ddof=1) / np.sqrt(3))
+    assert np.isnan(found.error[1, 3, 1]) and found.cases == (3, 1, 3)
+
+
+def test_the_cost_of_removal_by_hand():
+    model = px.load("attn-2l")
+    texts = RepeatedTokens(model, 4)
+    (found,) = removals(texts, ["L0H2"], 2)
+    falls = []
+    for copy, _ in zip(texts.random(), range(2), strict=False):
+        run = model.run([*copy, *copy])
+        without = px.rerun(run, {"L0.attn_result": lambda given, run=run: given - run.head_results[0, 2]})
+        falls += [(run.log_probs - without.log_probs)[at, run.tokens[at + 1]] for at in range(4, 7)]
+    assert found.fall == pytest.approx(np.mean(falls))
+    assert found.standard_error == pytest.approx(np.std(falls, ddof=1) / np.sqrt(6))
 
 
 def test_roles_from_the_command_line(capsys, tmp_path):

@@ -9,9 +9,13 @@ import pytest
 import pathexp as px
 from pathexp.circuits.interventions.cuts import paths_along, paths_through
 from pathexp.circuits.interventions.intervene import mean_kl
+from pathexp.circuits.interventions.kept_paths import read_by
+from pathexp.circuits.interventions.means import given
 from pathexp.cli import main
 from pathexp.errors import PathexpError
+from pathexp.graph import freeze
 from pathexp.model.forward import rerun
+from pathexp.model.parts import mlp_output
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES, ZOO
 
@@ -291,3 +295,15 @@ def test_each_component_in_turn_and_the_same_answer_from_the_command(capsys):
     assert str(again) == str(found) and again.effects == found.effects
     with pytest.raises(AttributeError, match="ask again"):
         again[0]
+
+
+def test_where_a_mean_stands_in_an_input_that_reads_no_path_reads_the_run_itself():
+    model = EVERY["gpt2"]()
+    trace, other = pair(model)
+    mlp = next(c for c in freeze(trace).components() if c.head is None)
+    clean = read_by(trace, mlp)
+    np.testing.assert_array_equal(given(mlp, other, "qkv", clean), mlp_output(model, mlp.layer, clean))
+    np.testing.assert_array_equal(
+        given(mlp, other, "m", clean), mlp_output(model, mlp.layer, read_by(other, mlp))
+    )
+    assert np.abs(given(mlp, other, "qkv", clean) - given(mlp, other, "m", clean)).max() > 1e-3
