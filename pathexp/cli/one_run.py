@@ -116,7 +116,7 @@ COMMANDS = (
             Option("zero", "what stands in place of the paths; corrupted needs --cases", choices=ZEROS),
             Option("means", "the mean is over windows of this text file", metavar="FILE"),
             Option("inputs", "what reads along the paths: q, k, v of heads, m of MLPs"),
-            Option("live", "each component in turn: how many of them live (default: up to 48, the largest effects)", whole(0),
+            Option("live", "each component in turn: how many of them live (up to 48, the largest effects; with --cases all)", whole(0),
                    metavar="N"),
         ),
     ),

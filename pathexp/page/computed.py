@@ -34,7 +34,7 @@ def computed(session: Session, say: Callable[[str], None] = lambda _: None) -> d
     view = vars(session.start)
     answers: dict[str, Any] = {}
     with interrupts() as interrupted:
-        for name, asked in questions(session, answers):
+        for name, asked in questions(answers):
             if interrupted():
                 break
             say(f"{name} {' '.join(map(str, asked.values()))}")
@@ -52,7 +52,7 @@ def key(name: str, asked: Mapping[str, Any]) -> str:
     return f"{name} {json.dumps(listed, separators=(',', ':'), ensure_ascii=False)}"
 
 
-def questions(session: Session, answers: Mapping[str, Any]) -> Iterator[Asked]:
+def questions(answers: Mapping[str, Any]) -> Iterator[Asked]:
     """Yield the questions, the general ones first; the later ones follow from the trees that were answered."""
     for name in ("run", "verify", "paths"):
         yield name, {}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -9,6 +10,7 @@ import pathexp as px
 from pathexp.cli import main
 from pathexp.model import Tokenizer
 from pathexp.page.bundle import bundled, joined
+from pathexp.page.computed import BRANCHES, CUTS, HEADS, PERCENTS, key, questions
 from pathexp.page.files import static
 from pathexp.page.report import report
 
@@ -119,3 +121,14 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(tmp_path, caps
 def test_a_report_is_of_a_run():
     with pytest.raises(px.PathexpError, match="takes a run"):
         report("attn-1l")
+
+
+def test_the_largest_branches_are_told_and_some_of_them_cut():
+    boxes = [{"query": f"E .* L{n}H0 U", "value": float(n)} for n in range(99)]
+    root = {"query": "E .* U", "value": 100.0, "children": boxes}
+    trees = {key("tree", {"by": by}): {"root": root} for by in ("endings", "beginnings")}
+    asked = Counter(name for name, _ in questions(trees))
+    assert asked["branch"] == asked["query"] == 2 * BRANCHES and asked["cut"] == CUTS + CUTS // 2
+    assert asked["head"] == asked["score"] == HEADS and asked["flow"] == len(PERCENTS)
+    first = [given["query"] for name, given in questions(trees) if name == "branch"][:2]
+    assert first == ["E .* U", "E .* L98H0 U"]
