@@ -88,6 +88,16 @@ def test_a_threshold_is_of_as_many_as_are_wanted_and_less_than_their_errors():
     assert [threshold(paths, k) for k in (0, 1, 2, 3, 4)] == [0.0, 2.5, 1.0, 0.5, 0.0]
 
 
+def test_a_path_that_is_known_twice_counts_once():
+    """As two it would set the threshold of the two largest to its own size, and lose the second."""
+    trace = px.random_model(layers=3, heads=2, d_mlp=5, seed=1).run([1, 2, 3])
+    terms, target = px.expand(trace), trace.logit(1)
+    alone = searched(terms.walk, 2, target, terms.value(target), Budget())
+    largest = tuple(alone[0].path)
+    found = searched(terms.walk, 2, target, terms.value(target), Budget(), [largest, largest])
+    assert found.exact and found.values == pytest.approx(alone.values)
+
+
 def test_finds_are_the_largest_single_paths_of_a_tree():
     trace = run("3L-layernorm")
     tree = px.tree(trace, trace.logit(1), nodes=12)

@@ -26,9 +26,10 @@ Word = tuple[str, ...]
 def valued(layout: Layout, goal: Goal, words: Sequence[Word]) -> list[Valued]:
     """Return paths with their values and how far each may be off, the largest first; what is not finite is left out.
 
-    None may go straight into the sink. Costs one application of every component on a path.
+    A path that is given twice is there once: else it would count twice toward a threshold. None may go straight into the sink. Costs one application of every component on a path.
     """
-    chunks = (words[at : at + CHUNK] for at in range(0, len(words), CHUNK))
+    once = tuple(dict.fromkeys(words))
+    chunks = (once[at : at + CHUNK] for at in range(0, len(once), CHUNK))
     found = [path for chunk in chunks for path in _valued(layout, goal, chunk)]
     return sorted((path for path in found if np.isfinite([path.value, path.error]).all()), key=by_size)
 
