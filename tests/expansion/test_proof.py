@@ -267,3 +267,11 @@ def test_what_underflows_on_the_way_is_in_the_errors_of_the_check(seed):
     assert sure
     for word, (value, off) in sure.items():
         assert abs(Fraction(value) - oracle.value(word)) <= Fraction(off), word
+
+
+def test_a_bound_far_above_a_tiny_target_is_checked_all_the_same():
+    """In units of the target it leaves the range of floating point: nothing exceeds it, so nothing has to be opened."""
+    trace = run(ZOO["3L-layernorm"]())
+    target = 1e-12 * trace.logit(1)
+    found = replace(px.expand(trace).top(5, target), bound=1e300, exact=False)
+    assert found.check().ok

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ldexp
 
 import numpy as np
 
@@ -138,7 +137,7 @@ def certify(walk: Walk, target: Target, bound: float) -> Certificate | None:
         if (recorded := known.recorded()) is None:
             return None
         bounds, sets = recorded
-        sweep = _sweep(known, bounds, sys.maxsize, goal, Budget(), ldexp(bound, -goal.exponent), None)
+        sweep = _sweep(known, bounds, sys.maxsize, goal, Budget(), goal.scaled(bound), None)
     suffixes = sweep.best.suffixes
     return Certificate(
         tuple(frozenset(entries.words) for entries in known.entries),

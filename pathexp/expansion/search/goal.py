@@ -44,14 +44,23 @@ class Goal:
 
     def units(self, value: float) -> float:
         """A value in the target's units."""
-        try:
-            return ldexp(value, self.exponent)
-        except OverflowError:
-            return inf if value > 0 else -inf
+        return _times_power(value, self.exponent)
+
+    def scaled(self, value: float) -> float:
+        """A value of the target's units in the search's."""
+        return _times_power(value, -self.exponent)
 
     def most(self, bound: float) -> float:
         """A bound or an error in the target's units, no smaller for underflow."""
         return self.units(bound) + 4 * _LEAST if bound else 0.0
+
+
+def _times_power(value: float, exponent: int) -> float:
+    """A number times a power of two; infinite where that leaves the range."""
+    try:
+        return ldexp(value, exponent)
+    except OverflowError:
+        return inf if value > 0 else -inf
 
 
 def _log(power: float) -> int:
