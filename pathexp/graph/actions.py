@@ -61,8 +61,7 @@ class Dyad(Action):
 
     @property
     def _sizes(self) -> Array:
-        left, right = lengths(self.left), lengths(self.right)
-        return np.where((left > 0) & (right > 0), np.maximum(left * right, _TINY), 0.0)
+        return met(lengths(self.left), lengths(self.right))
 
     @property
     def roundings(self) -> int:
@@ -75,6 +74,15 @@ class Dyad(Action):
     @property
     def cost(self) -> int:
         return self.rows + self.columns
+
+
+def met(left: Array, right: Array) -> Array:
+    """Return products of numbers from 0 up; what underflows is the least normal number: 0 says that nothing is there.
+
+    >>> met(np.array([1e-200, 0.0, 2.0]), np.array([1e-200, 1.0, 3.0])).tolist()
+    [2.2250738585072014e-308, 0.0, 6.0]
+    """
+    return np.where((left == 0) | (right == 0), 0.0, np.maximum(left * right, _TINY))
 
 
 def mixed_noise(pattern: Array, noise: Array) -> Array:

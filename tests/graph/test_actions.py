@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ import pytest
 import pathexp as px
 from pathexp.graph import Action, Dyad
 from pathexp.graph.actions import lengths
+from pathexp.graph.contrast.scoring import Products
+from pathexp.graph.contrast.weighing import Weighing
 from pathexp.graph.operators import Operator, Parallel
 
 ENDS = ("logits", "L1H0.score", "L1H1.Q", "L1H1.K")
@@ -79,3 +83,23 @@ def test_noise_is_no_larger_than_its_spread(name: str, backward: bool) -> None:
     made = action.pull(given) if backward else action.push(given)
     deviations = np.sqrt((made**2).mean(axis=(0, 2)))
     assert (deviations <= 1.1 * action.spread(noise, backward)).all()
+
+
+def tiny(action: Any) -> Any:
+    """The same with numbers so small that their products underflow."""
+    if isinstance(action, Weighing):
+        parts = (action.slopes, action.queries, action.keys, action.values)
+        return Weighing(action.means, *(1e-200 * part for part in parts))
+    if isinstance(action, Dyad):
+        return Dyad(action.name, 1e-200 * action.left, 1e-200 * action.right)
+    if isinstance(action, Products):
+        return Products(action.name, 1e-200 * action.slopes, 1e-200 * action.others, action.keys)
+    return replace(action, weighing=tiny(action.weighing))
+
+
+@pytest.mark.parametrize("name", [name for name in ACTIONS if " Turn " not in name])
+def test_a_reach_that_underflows_is_not_zero(name: str) -> None:
+    """0 says that nothing is there: it is where it was, and nowhere else."""
+    action = ACTIONS[name]
+    reached = tiny(action).reach(np.ones(4))
+    assert ((reached > 0) == (action.reach(np.ones(4)) > 0)).all() and (reached <= 1e-200).all()

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ...errors import GraphError
-from ..actions import grown, lengths
+from ..actions import grown, lengths, met
 from ..kernel import Indices
 from ..operators import Action, Array, Operator
 from .attention import Attention
@@ -64,7 +64,7 @@ class Products(Action):
 
     def spread(self, noise: Array, backward: bool = False) -> Array:
         """Every number gets h of them with weights; the largest of a row stands for all."""
-        sizes = np.abs(self.slopes) * (lengths(self.others)[:, None] if self.keys else lengths(self.others))
+        sizes = self._sizes
         if backward:
             across = sizes.T[: self.positions] if self.keys else sizes
             return np.asarray(np.sqrt(np.sum(across**2, axis=-1)) * np.max(noise, initial=0.0))
@@ -73,10 +73,16 @@ class Products(Action):
         return np.asarray(noise * np.max(sizes, axis=-1, initial=0.0))
 
     def reach(self, far: Array) -> Array:
-        sizes = np.abs(self.slopes) * (lengths(self.others)[:, None] if self.keys else lengths(self.others))
+        sizes = self._sizes
         if not self.keys:
             return np.asarray(far * lengths(sizes) * (1 + 1e-9))
         return np.asarray(lengths(sizes[:, : self.positions] * far[..., None, :]) * (1 + 1e-9))
+
+    @property
+    def _sizes(self) -> Array:
+        """What one number of a score takes of a vector of length one, at most, (n, m)."""
+        others = lengths(self.others)
+        return met(np.abs(self.slopes), others[:, None] if self.keys else others)
 
     @property
     def roundings(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import GraphError
 from ...read_only import restore
-from ..actions import grown, lengths, mixed_noise
+from ..actions import grown, lengths, met, mixed_noise
 from ..kernel import Indices
 from ..operators import Action, Array
 
@@ -129,11 +129,11 @@ class _Scores(Action):
     def _most(self, products: Array) -> Array:
         """How long what products q·k so large (..., n, n) make of the values can be, were all numbers positive."""
         weighing = self.weighing
-        scores = np.abs(weighing.slopes) * products
-        total = np.sum(weighing.means * scores, axis=-1, keepdims=True) / weighing.totals
-        changes = weighing.means * (scores + total)
+        scores = met(np.abs(weighing.slopes), products)
+        total = np.sum(met(weighing.means, scores), axis=-1, keepdims=True) / weighing.totals
+        changes = met(weighing.means, scores + total)
         sizes = lengths(weighing.values) + lengths(weighing.middle_values)[..., None]
-        return np.asarray(np.sum(changes * sizes, axis=-1) * (1 + 1e-9))
+        return np.asarray(np.sum(met(changes, sizes), axis=-1) * (1 + 1e-9))
 
     def _asked(self, r: Array) -> Array:
         """Covectors on what the head gives as covectors on the products q·k, (..., n, n)."""
@@ -163,7 +163,7 @@ class ByKeys(_Scores):
         return np.asarray(mixed / np.sqrt(self.columns if backward else self.rows))
 
     def reach(self, far: Array) -> Array:
-        return self._most(lengths(self.weighing.queries)[:, None] * far[..., None, :])
+        return self._most(met(lengths(self.weighing.queries)[:, None], far[..., None, :]))
 
     def image(self, parts: Array) -> Array:
         """At each query a sum of segments, one for every key; in proportion to their lengths as one ellipsoid."""
@@ -197,7 +197,7 @@ class ByQueries(_Scores):
         return np.asarray(noise * amounts / np.sqrt(self.columns if backward else self.rows))
 
     def reach(self, far: Array) -> Array:
-        return self._most(far[..., None] * lengths(self.weighing.keys))
+        return self._most(met(far[..., None], lengths(self.weighing.keys)))
 
     @property
     def looks_ahead(self) -> bool:
