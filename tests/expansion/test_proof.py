@@ -275,3 +275,12 @@ def test_a_bound_far_above_a_tiny_target_is_checked_all_the_same():
     target = 1e-12 * trace.logit(1)
     found = replace(px.expand(trace).top(5, target), bound=1e300, exact=False)
     assert found.check().ok
+
+
+@pytest.mark.parametrize("seed", [20110, 20188, 20287])
+def test_a_true_bound_below_what_squares_can_hold_is_not_refuted(seed):
+    case = drawn_case(RandomDice(np.random.default_rng(seed)))
+    with np.errstate(all="ignore"):
+        check = searched(case.terms.walk, case.k, case.target, 0.0, case.budget).check()
+    assert {each.outcome for each in check.checks} == {"holds", "undecided"}
+    assert "could not be checked" in check.headline()

@@ -17,6 +17,9 @@ from .beginnings import Beginnings
 from .certificate import Word
 from .evaluation import TINY, UNIT, Sure, gamma, pulled
 
+FLOOR = 1e-150
+"""More than what is lost at a position where squares underflow."""
+
 
 @dataclass(frozen=True, eq=False)
 class Front:
@@ -131,7 +134,7 @@ def _reach(fields: Sure, triangle: Array) -> Array:
     rows = np.sqrt(np.einsum("nde,nde->nd", triangle, triangle))
     lost = np.einsum("mnd,nd->mn", fields.off + gamma(d) * np.abs(fields.value), rows)
     there = fields.value.any(axis=-1) | fields.off.any(axis=-1)
-    found = np.sqrt(np.einsum("mne,mne->mn", met, met)) + lost + 1e-150 * there
+    found = np.sqrt(np.einsum("mne,mne->mn", met, met)) + lost + FLOOR * there
     return np.asarray(found.sum(axis=1) * (1 + 16 * (d + len(triangle)) * UNIT))
 
 
