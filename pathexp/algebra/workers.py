@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any
 
 
@@ -25,11 +27,42 @@ def for_each(work: Callable[[int], None], count: int) -> None:
             pass
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let BLAS use one thread meanwhile: with another number of them the last bits of a product may be others.
+
+    Holds for the whole process, until the last of those that ask for it, in any thread, is done.
+    """
+    blas = _blas()
+    if blas is None:
+        yield
+        return
+    blas.enter()
+    try:
+        yield
+    finally:
+        blas.leave()
+
+
 class _Blas:
     """The threads of BLAS, and how to limit them."""
 
     def __init__(self, controller: Any) -> None:
         self._controller = controller.select(user_api="blas")
+        self._lock, self._asking = Lock(), 0
+        self._limit: Any = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._asking:
+                self._limit = self.limited()
+            self._asking += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._asking -= 1
+            if not self._asking:
+                self._limit.restore_original_limits()
 
     @property
     def threads(self) -> int:

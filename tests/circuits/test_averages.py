@@ -107,7 +107,10 @@ def test_an_interrupt_keeps_what_was_counted(name, monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*AVERAGES, *STREAMS])
 def test_memory_is_flat(name):
-    """Ten times the texts take no more memory, but for noise; runs that are kept would take several times as much."""
+    """Ten times the texts take no more memory; runs that are kept would take several times as much, each time.
+
+    What other threads of this process allocate meanwhile is noise, which only adds.
+    """
     ask = (AVERAGES | STREAMS)[name]
     ask(2, endless())
 
@@ -121,7 +124,7 @@ def test_memory_is_flat(name):
             tracemalloc.stop()
 
     few = max(peak(3), peak(3))
-    assert peak(30) < 1.25 * few + 50_000
+    assert min(peak(30) for _ in range(3)) < 1.25 * few + 50_000
 
 
 @pytest.mark.parametrize("name", ["bigrams", "virtual_heads", "order_importance", "heads of a text"])

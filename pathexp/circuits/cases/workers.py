@@ -8,12 +8,13 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
+from ...algebra.workers import one_thread
 from ...errors import PathexpError
 from ...model import Model
 from .case import Case
@@ -28,7 +29,8 @@ AHEAD = 64
 class Workers:
     """Where work is done: in this process (`executor` None) or on an executor; what is reported of it.
 
-    `folder`: where the model is put for workers that read it, one that all of them see. Used as a context: at its end
+    `folder`: where the model is put for workers that read it, one that all of them see. Used as a context: meanwhile
+    BLAS uses one thread here as it does in workers, so that no digit depends on where a case is run, and at its end
     what was sent is removed.
     """
 
@@ -41,11 +43,14 @@ class Workers:
             progress,
         )
         self.sent: tuple[Model, Any] | None = None
+        self.meanwhile = ExitStack()
 
     def __enter__(self) -> Workers:
+        self.meanwhile.enter_context(one_thread())
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.meanwhile.close()
         if self.sent is not None and isinstance(self.sent[1], SentModel):
             self.sent[1].close()
         self.sent = None
@@ -150,7 +155,8 @@ def _lost() -> tuple[type[BaseException], ...]:
 
 def _done(there: SentModel | ArrivedModel | Model, work: Work[Found], case: Case) -> Found:
     """One case in a worker."""
-    return work(there if isinstance(there, Model) else there.model, case)
+    with one_thread():
+        return work(there if isinstance(there, Model) else there.model, case)
 
 
 def _dask_client(executor: Executor) -> Any:

@@ -13,7 +13,7 @@ from ...graph import Walk
 from ...model import Target
 from .beginnings import Beginnings
 from .certificate import Certificate, Word
-from .endings import FLOOR, Bounded, Endings, dot
+from .endings import Bounded, Endings, dot
 from .evaluation import Sure, pulled
 from .ranking_check import RankingCheck
 
@@ -78,7 +78,7 @@ def check_ranking(walk: Walk, target: Target, claims: Claims, certificate: Certi
             _values(beginnings, field, target, claims),
             _inclusions(problems, sets),
             _covered(found, beginnings, target, claims),
-            _cuts(found, claims, 2 * FLOOR * walk.graph.sizes[0]),
+            _cuts(found, claims),
         )
     cut = sum(each.cut for each in found)
     return ProofCheck(
@@ -194,13 +194,13 @@ def _straight(beginnings: Beginnings, target: Target, claims: Claims) -> Iterato
             yield abs(value), off, " ".join(word)
 
 
-def _cuts(found: list[Bounded], claims: Claims, floor: float) -> Check:
-    """Whether every ending that was cut stays below the bound; nobody can tell where `floor` alone exceeds it."""
+def _cuts(found: list[Bounded], claims: Claims) -> Check:
+    """Whether every ending that was cut stays below the bound; one that may not refutes nothing: it is bounded, not known."""
     cut = [each for each in found if each.cut]
     worst = max(cut, key=lambda each: each.bound, default=None)
     where = f"… {' '.join(worst.word)}: {worst.bound:.6g}" if worst else "no ending was cut"
     excess = _excess(worst.bound, claims.bound) if worst else 0.0
-    reason = f"lengths below {floor:.0e} underflow where they are squared" if 0.0 < excess <= floor else ""
+    reason = f"the checker's own bound is looser than {claims.bound:.6g}" if excess > 0.0 else ""
     what = "endings that were cut stay below the bound"
     return _check(what, excess, f"{len(cut):,} bounded again", where, reason)
 
