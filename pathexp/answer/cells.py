@@ -34,7 +34,7 @@ def _number(value: float, column: Column) -> str:
     if column.kind == "share":
         return _signed(100 * value, max(column.digits - 2, 0), column.signed) + " %"
     if column.digits < 0:
-        return f"{value:{'+' if column.signed else ''}.{-column.digits}g}"
+        return f"{value + 0.0:{'+' if column.signed and value else ''}.{-column.digits}g}"
     return _signed(value, column.digits, column.signed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -123,7 +123,17 @@ class Table:
                 raise AnswerError(f"{wanted!r} is not a column of table {self.name!r}; columns are {names}")
 
     def printed(self) -> Table:
-        """Return the table without its hidden columns."""
+        """Return the table without its hidden columns; where all of a column would round to zeros, in significant digits.
+
+        >>> from pathexp.answer import columns
+        >>> Table((columns.number("x"),), [(2e-9,), (0.0,)]).printed().columns[0].digits
+        -4
+        """
+        shown = self._visible()
+        fitted = tuple(_fitted(column, at, shown) for at, column in enumerate(shown.columns))
+        return shown if fitted == shown.columns else replace(shown, columns=fitted)
+
+    def _visible(self) -> Table:
         kept = [at for at, column in enumerate(self.columns) if column.kind != "hidden"]
         if len(kept) == len(self.columns):
             return self
@@ -149,6 +159,16 @@ class Table:
         if name not in names:
             raise AnswerError(f"{name!r} is not a column of table {self.name!r}; columns are {names}")
         return [row[names.index(name)] for row in self.rows]
+
+
+def _fitted(column: Column, at: int, table: Table) -> Column:
+    """The column; with significant digits instead of decimals where these would show of all its numbers one digit at most."""
+    if column.kind != "number" or column.digits <= 0:
+        return column
+    values = [row[at] for rows in (table.rows, table.rest) for row in rows]
+    sizes = [abs(value) for value in values if isinstance(value, float) and value and isfinite(value)]
+    small = bool(sizes) and max(sizes) < 10.0 ** (1 - column.digits)
+    return replace(column, digits=-column.digits) if small else column
 
 
 def _rows(rows: Iterable[Sequence[Any]], columns: tuple[Column, ...]) -> tuple[Row, ...]:

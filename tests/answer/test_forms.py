@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pathexp.answer import Answer, Check, Column, Facts, Figure, Formula, Matrix, Note, Report, Table, columns
+from pathexp.answer.cells import cell
 from pathexp.errors import AnswerError, MissingExtraError
 
 HOSTILE = [
@@ -171,3 +172,14 @@ def test_data_frames() -> None:
     pandas = pytest.importorskip("pandas")
     frame = answer().to_dataframe()
     assert isinstance(frame, pandas.DataFrame) and list(frame["name"]) == ["L0H0", "L0H1", "L0H2"]
+
+
+def test_numbers_too_small_for_decimals_are_shown_in_significant_digits():
+    head = (columns.text("name"), columns.number("tiny"), columns.number("mixed"))
+    table = Table(head, [("a", 2.5e-9, 2.5e-9), ("b", -1.25e-11, 3.0), ("c", 0.0, 0.0)])
+    shown = table.printed()
+    assert [[cell(v, c) for v, c in zip(row, shown.columns, strict=True)] for row in shown.rows] == [
+        ["a", "+2.5e-09", "0.0000"],
+        ["b", "-1.25e-11", "+3.0000"],
+        ["c", "0", "0.0000"],
+    ]

@@ -353,3 +353,15 @@ def test_a_tree_of_a_contrast_is_headed_as_a_difference():
     assert f"differs by {tree.value:+.4f} = the sum of 625 paths" in tree.headline()
     difference = here.logit(" the").value - there.logit(" the").value
     assert tree.value == pytest.approx(difference, abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-9, 1e12])
+def test_values_of_any_size_are_printed_with_digits(size):
+    trace = px.load("attn-2l").run("To be, or not to be")
+    tree = px.tree(trace, trace.direction(size * np.sin(np.arange(1024.0))), nodes=5)
+    drawn = str(tree).splitlines()
+    numbers = [re.match(r" *([+-][0-9.e+-]+)  ", line) for line in drawn]
+    shown = [float(found[1]) for found in numbers if found]
+    assert len(shown) > 5 and abs(shown[0] / tree.value - 1) < 1e-3
+    assert np.median(np.abs(shown)) > 1e-4 * abs(tree.value)
+    assert f"{shown[0]:+.4e}" in tree.headline() or f"{shown[0]:+.4f}" in tree.headline()

@@ -14,25 +14,31 @@ from .shown import Branch
 
 def drawn(root: Branch) -> str:
     """Return a tree of branches as indented text."""
-    return "\n".join(_below(root))
+    largest = max(abs(branch.node.value) for branch in root.walk())
+    return "\n".join(_below(root, largest))
 
 
-def _below(branch: Branch) -> Iterator[str]:
-    yield f"{_indent(branch.depth)}{signed(branch.node.value)}  {branch.node.query}{_said(branch)}"
+def _below(branch: Branch, among: float) -> Iterator[str]:
+    yield f"{_indent(branch.depth)}{signed(branch.node.value, among)}  {branch.node.query}{_said(branch)}"
     for child in branch.children:
-        yield from _below(child)
+        yield from _below(child, among)
     amount, value = branch.rest
     if amount and branch.children:
-        yield f"{_indent(branch.depth + 1)}{signed(value)}  … {amount:,} more"
+        yield f"{_indent(branch.depth + 1)}{signed(value, among)}  … {amount:,} more"
 
 
-def signed(value: float) -> str:
-    """Return a value with its sign and four decimals; from 10⁷ on by its power of ten.
+def signed(value: float, among: float | None = None) -> str:
+    """Return a value with its sign and four decimals; by its power of ten from 10⁷ on, and where all are below 10⁻³.
 
-    >>> signed(2.5), signed(-1e-9), signed(-1.6293e150)
-    ('+2.5000', '+0.0000', '-1.6293e+150')
+    `among`: the largest of those that it is shown with; by default itself.
+
+    >>> signed(2.5), signed(-1e-9, among=2.5), signed(-1e-9), signed(-1.6293e150)
+    ('+2.5000', '+0.0000', '-1.0000e-09', '-1.6293e+150')
     """
-    return f"{value:+.4e}" if abs(value) >= 1e7 else f"{round(value, 4) + 0.0:+.4f}"
+    small = 0.0 < (abs(value) if among is None else among) < 1e-3
+    if value and (small or abs(value) >= 1e7):
+        return f"{value:+.4e}"
+    return f"{round(value, 4) + 0.0:+.4f}"
 
 
 def _indent(depth: int) -> str:

@@ -158,15 +158,17 @@ class Tree(Answer):
         yield Facts({"query": str(self.query), "direction": self.direction, "opened": self.nodes,
                      "paths": self.count, "value": self.value, "finished": self.finished, "stopped": self.stopped})  # fmt: skip
 
+    @property
+    def _largest(self) -> float:
+        return max(abs(self.value), abs(self.finished))
+
     def _finished_line(self) -> str:
         lone = self.count < 2  # then the root itself is that path, or there is none
         single = self.count if lone else sum(map(Opening.singles, self.growth.openings))
         left = 0 if lone else len(self) - self.nodes - single
-        rest = (
-            f"{counted(left, 'unopened bundle')} of paths {_add(left)} {signed(self.value - self.finished)}"
-        )
+        rest = f"{counted(left, 'unopened bundle')} of paths {_add(left)} {signed(self.value - self.finished, self._largest)}"
         return (
-            f"{counted(single, 'single path')} in the tree {_add(single)} {signed(self.finished)}; "
+            f"{counted(single, 'single path')} in the tree {_add(single)} {signed(self.finished, self._largest)}; "
             f"{rest if left else 'no bundle of paths is left unopened'}"
         )
 
