@@ -6,7 +6,7 @@ shared with the algebra of linear maps: what an expansion adds up to is compared
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,18 +49,37 @@ def forward(model: Model, tokens: Tokens, edits: Edits = NO_EDITS) -> Trace:
     return _trace(model, tokens, logits, run)
 
 
+def forward_many(model: Model, rows: Sequence[Tokens]) -> tuple[Trace, ...]:
+    """Run a model on each row of token ids, all of them layer by layer: stored weights become float64 once for all.
+
+    Raises WeightsError if a score or a logit is not finite.
+    """
+    runs = [Run(model.config, model.weights) for _ in rows]
+    found = played_together(runs, rows)
+    return tuple(
+        _trace(model, tokens, logits, run) for tokens, logits, run in zip(rows, found, runs, strict=True)
+    )
+
+
 def played(run: Run, tokens: Tokens) -> Array:
     """Return the logits (n, O) of token ids, before any cap; the run keeps what happened.
 
     Raises WeightsError if a score or a logit is not finite.
     """
+    return played_together([run], [tokens])[0]
+
+
+def played_together(runs: Sequence[Run], rows: Sequence[Tokens]) -> list[Array]:
+    """Return the logits of each row of token ids, as `played` does; a layer is done for all before the next begins."""
+    layers = runs[0].config.n_layers if runs else 0
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows reaches scores or logits, and raises
-        stream = run.embed(tokens)
-        for layer in range(run.config.n_layers):
-            stream = run.block(stream, layer)
-        logits = run.unembed(stream)
-        check_finite(logits, "a logit", "position, token")
-    return logits
+        streams = [run.embed(tokens) for run, tokens in zip(runs, rows, strict=True)]
+        for layer in range(layers):
+            streams = [run.block(stream, layer) for run, stream in zip(runs, streams, strict=True)]
+        found = [run.unembed(stream) for run, stream in zip(runs, streams, strict=True)]
+        for logits in found:
+            check_finite(logits, "a logit", "position, token")
+    return found
 
 
 def rerun(trace: Trace, edits: Edits) -> Trace:

@@ -15,7 +15,8 @@ from ..errors import PathexpError, TokenError
 from . import notebook
 from .archive import Parts, write_archive
 from .config import Config
-from .forward import forward
+from .forward import forward, forward_many
+from .padding import each_text
 from .trace import Trace
 from .weights import Weights
 
@@ -73,6 +74,27 @@ class Model:
         (3, 11)
         """
         return forward(self, self._ids(text))
+
+    def run_many(
+        self, texts: Sequence[str | Tokens], mask: Sequence[Sequence[int]] | npt.NDArray[Any] | None = None
+    ) -> tuple[Trace, ...]:
+        """Run each of several texts or rows of token ids, of any lengths, and return one trace a text.
+
+        ``mask``: for rows of ids that were padded left or right, 1 where a token counts and 0 where it pads, of the
+        rows' shape; what pads is left out before the run. Positions count from the first token that is no padding, as
+        transformers counts with position_ids. Each trace is that of ``run``, to the bit. All texts go through a layer
+        before the next begins, so that stored weights become float64 once for all.
+
+        Raises TokenError as ``run`` does, naming the text by its number, and for a mask of another shape, of other
+        numbers, or with padding between tokens. Memory is that of all traces.
+
+        >>> import pathexp as px
+        >>> model = px.random_model(d_vocab=11)
+        >>> padded, mask = [[0, 0, 3, 1], [2, 7, 1, 8]], [[0, 0, 1, 1], [1, 1, 1, 1]]
+        >>> [len(trace) for trace in model.run_many(padded, mask=mask)]
+        [2, 4]
+        """
+        return forward_many(self, each_text(texts, mask, self._ids))
 
     def encode(self, text: str) -> list[int]:
         """The token ids of a text.
