@@ -86,6 +86,10 @@ FAMILIES: Mapping[str, Maker] = {
     "bloom": partial(
         _block, heads=3, positions="alibi", norm="layernorm", embed_norm=True, activation="gelu_tanh", seed=37
     ),
+    "mpt": partial(
+        _block, heads=3, positions="alibi", head_slopes=(0.0625, 0.7, 0.004), norm="layernorm", tied=True, seed=52
+    ),
+    "nemotron": partial(_turned, rotary=Rotary(dims=2), norm="layernorm", activation="relu2", seed=53),
     "llama": partial(_llama, seed=38),
     "llama3": partial(_llama, rotary=Rotary(base=500.0, scaling=Llama3(
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_n_ctx=30)), seed=39),

@@ -18,6 +18,17 @@ def relu_gate(z: Array) -> Array:
     return (z > 0).astype(np.float64)
 
 
+def relu2_gate(z: Array) -> Array:
+    """z above zero, 0 elsewhere: z times it is the squared ReLU.
+
+    So et al. 2021, "Primer", section 3.
+
+    >>> relu2_gate(np.array([-1.0, 0.0, 3.0])).tolist()
+    [0.0, 0.0, 3.0]
+    """
+    return np.maximum(z, 0.0)
+
+
 def gelu_gate(z: Array) -> Array:
     """The normal distribution function at z, to full relative accuracy: GELU is z times it.
 
@@ -52,6 +63,7 @@ def silu_gate(z: Array) -> Array:
 
 GATES: Mapping[str, Callable[[Array], Array]] = {
     "relu": relu_gate,
+    "relu2": relu2_gate,
     "gelu": gelu_gate,
     "gelu_tanh": gelu_tanh_gate,
     "silu": silu_gate,

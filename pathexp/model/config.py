@@ -34,8 +34,8 @@ class Config:
 
     Positions: "none"; "learned" and "sinusoidal" (Vaswani et al. 2017, section 3.5) are added to the
     embedding; "qk" adds W_pos to what queries and keys read, after the norm, and never to the stream (Press
-    et al. 2021, "Shortformer"); "rotary" turns queries and keys as ``rotary`` says; "alibi" adds a slope per
-    head times the distance to the scores (Press et al. 2022).
+    et al. 2021, "Shortformer"); "rotary" turns queries and keys as ``rotary`` says; "alibi" takes a slope per
+    head times the distance from the scores (Press et al. 2022); ``head_slopes`` gives slopes other than the paper's.
 
     Norms: ``norm`` is None, "layernorm" or "rmsnorm". ``norm_placement`` "pre": each branch reads through a
     norm; "post": the sum of stream and branch is normed (the original block); "sandwich": branches read
@@ -76,6 +76,7 @@ class Config:
     d_mlp: int = 0
     positions: str = "none"
     rotary: Rotary | None = None  # None: Rotary() where positions are rotary
+    head_slopes: tuple[float, ...] | None = None  # None: those of Press et al. where positions are alibi
     norm: str | None = None
     norm_placement: str = "pre"
     embed_norm: bool = False
@@ -103,6 +104,7 @@ class Config:
             raise ConfigError(problem)
         self._set("windows", _windows(self.windows, self.n_layers))
         self._set("rotary", _rotary(self))
+        self._set("head_slopes", _head_slopes(self))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -155,7 +157,9 @@ class Config:
         >>> Config(**sizes, positions="alibi").alibi_slopes
         (0.25, 0.0625, 0.015625, 0.00390625)
         """
-        return tuple(slopes(self.n_heads).tolist()) if self.positions == "alibi" else None
+        if self.positions != "alibi":
+            return None
+        return self.head_slopes or tuple(slopes(self.n_heads).tolist())
 
     @property
     def block_norms(self) -> tuple[str, ...]:
@@ -225,6 +229,9 @@ def _misfits(c: Config) -> list[str]:
         f"rotary={c.rotary!r} needs positions='rotary', found {c.positions!r}.": (
             c.rotary is not None and c.positions != "rotary"
         ),
+        f"head_slopes={c.head_slopes!r} needs positions='alibi', found {c.positions!r}.": (
+            c.head_slopes is not None and c.positions != "alibi"
+        ),
     }
     return [problem for problem, found in rules.items() if found]
 
@@ -255,3 +262,18 @@ def _rotary(c: Config) -> Rotary | None:
     if filled.dims > c.d_head:
         raise ConfigError(f"rotary dims must be at most d_head: found dims={filled.dims}, d_head={c.d_head}.")
     return filled
+
+
+def _head_slopes(c: Config) -> tuple[float, ...] | None:
+    """One slope a head, all finite and above zero."""
+    given = c.head_slopes
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != c.n_heads:
+        raise ConfigError(
+            f"head_slopes must give one slope for each of the {c.n_heads} heads, found {given!r}."
+        )
+    return tuple(
+        float(check(f"head_slopes[{head}]", slope, finite(above=0), ConfigError))
+        for head, slope in enumerate(given)
+    )

@@ -39,6 +39,15 @@ YARN = {
 BERT = {**NO_GROUPS, "layer_norm_eps": 1e-3}
 GPT2 = {"vocab_size": 29, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_inner": 20}
 
+FALCON = {
+    "vocab_size": 29,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "ffn_hidden_size": 20,
+}
+WITHOUT_PATTERNS = {"falcon, slopes"}  # asked for patterns, transformers adds its slopes twice
+
 NAMES = {"GPT2": "GPT2LMHeadModel", "Bert": "BertForMaskedLM"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT2),
@@ -108,6 +117,37 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**BERT, "is_decoder": True, "tie_word_embeddings": False, "hidden_act": "gelu_new"},
     ),
     "olmo2": ("Olmo2", {**SIZES, "rope_theta": 500.0, "attention_bias": True}),
+    "starcoder2": ("Starcoder2", {**SIZES, "rope_theta": 500.0, "sliding_window": WINDOW}),
+    "starcoder2 without biases, untied": (
+        "Starcoder2", {**SIZES, "rope_theta": 500.0, "use_bias": False, "tie_word_embeddings": False},
+    ),
+    "gpt_bigcode": ("GPTBigCode", GPT2),
+    "gpt_bigcode with a key for every query": (
+        "GPTBigCode", {**GPT2, "multi_query": False, "scale_attn_weights": False},
+    ),
+    "olmo": ("Olmo", {**SIZES, "rope_theta": 500.0, "pad_token_id": 0, "eos_token_id": 1, "attention_bias": True}),
+    "nemotron": ("Nemotron", {**OWN_HEAD, "head_dim": 8, "rope_theta": 500.0, "attention_bias": True, "mlp_bias": True}),
+    "nemotron without biases": ("Nemotron", {**OWN_HEAD, "partial_rotary_factor": 0.8}),
+    "stablelm": ("StableLm", {**SIZES, "rope_theta": 500.0, "partial_rotary_factor": 0.7, "use_qkv_bias": True}),
+    "stablelm parallel": ("StableLm", {**SIZES, "use_parallel_residual": True, "partial_rotary_factor": 0.4}),
+    "falcon": ("Falcon", {**FALCON, "rope_theta": 500.0}),
+    "falcon, new decoder": (
+        "Falcon", {**FALCON, "rope_theta": 500.0, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": True},
+    ),
+    "falcon, new decoder behind one norm": (
+        "Falcon", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
+    ),
+    "falcon, slopes": (
+        "Falcon", {**FALCON, "alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
+    ),
+    "mpt": ("Mpt", {"vocab_size": 29, "d_model": 24, "n_layers": 3, "n_heads": 4, "max_seq_len": 40}),
+    "mpt, three heads": (
+        "Mpt",
+        {
+            "vocab_size": 29, "d_model": 24, "n_layers": 3, "n_heads": 3, "max_seq_len": 40,
+            "attn_config": {"softmax_scale": 0.3},
+        },
+    ),
 }  # fmt: skip
 
 
@@ -115,7 +155,7 @@ def made(case: str, folder: Path) -> Any:
     """A seeded model of transformers, saved to a folder."""
     family, sizes = CASES[case]
     config = getattr(transformers, f"{family}Config")(**sizes)
-    config._attn_implementation = "eager"
+    config._attn_implementation = "sdpa" if case in WITHOUT_PATTERNS else "eager"
     name = NAMES.get(family, f"{family}ForCausalLM")
     if family == "Bert" and config.is_decoder:
         name = "BertLMHeadModel"
@@ -130,12 +170,12 @@ def made(case: str, folder: Path) -> Any:
 def compare(model: Any, ours: Model) -> float:
     """The largest difference of logits, relative to the largest logit; patterns must agree."""
     rng = np.random.default_rng(0)
-    worst = 0.0
+    worst, patterns = 0.0, model.config._attn_implementation == "eager"
     for length in LENGTHS:
         tokens = rng.integers(0, 29, length)
-        theirs = model(torch.tensor(tokens)[None], output_attentions=True)
+        theirs = model(torch.tensor(tokens)[None], output_attentions=patterns)
         trace = ours.run(tokens)
-        for layer, pattern in enumerate(theirs.attentions):
+        for layer, pattern in enumerate(theirs.attentions if patterns else ()):
             np.testing.assert_allclose(trace.patterns[layer], pattern[0].numpy(), atol=1e-11)
         logits = theirs.logits[0].numpy()
         assert logits.dtype == np.float64

@@ -169,7 +169,9 @@ def _row(model: Model, Q: list[Vector], K: list[Vector], i: int, h: int, layer: 
 def _score(model: Model, q: Vector, k: Vector, i: int, j: int, h: int) -> float:
     c = model.config
     score = _cap(c.attention_scale * math.fsum(a * b for a, b in zip(q, k, strict=True)), c.attention_cap)
-    return score - _slope(c.n_heads, h) * abs(i - j) if c.positions == "alibi" else score
+    if c.positions != "alibi":
+        return score
+    return score - (c.head_slopes[h] if c.head_slopes else _slope(c.n_heads, h)) * abs(i - j)
 
 
 def _slope(heads: int, h: int) -> float:
@@ -204,6 +206,7 @@ def _transform(model: Model, x: Vector) -> Vector:
 
 ACTIVATIONS: dict[str, Callable[[float], float]] = {
     "relu": lambda z: max(z, 0.0),
+    "relu2": lambda z: max(z, 0.0) ** 2,
     "gelu": lambda z: z * (1 + math.erf(z / math.sqrt(2))) / 2,
     "gelu_tanh": lambda z: z * (1 + math.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))) / 2,
     "silu": lambda z: z / (1 + math.exp(-z)),

@@ -11,6 +11,7 @@ from pathexp.model.activations import GATES
 Z = np.concatenate([np.linspace(-9, 9, 181), [-37.0, -20.5, 0.0, -0.0, 1e-300, -1e-12, 1e-12, 20.5, 37.0]])
 EXACT = {
     "relu": lambda z: mpmath.mpf(1 if z > 0 else 0),
+    "relu2": lambda z: max(z, mpmath.mpf(0)),
     "gelu": lambda z: mpmath.ncdf(z),
     "gelu_tanh": lambda z: (
         (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (z + mpmath.mpf("0.044715") * z**3))) / 2
@@ -39,6 +40,6 @@ def test_small_gates_keep_their_relative_accuracy(name: str) -> None:
 @pytest.mark.parametrize("name", GATES)
 def test_gates_have_limits(name: str) -> None:
     gate = GATES[name](np.array([-1e4, 0.0, 1e4]))
-    assert gate[0] == 0 and gate[2] == 1
-    assert gate[1] == (0 if name == "relu" else 0.5)
+    assert gate[0] == 0 and gate[2] == (1e4 if name == "relu2" else 1)
+    assert gate[1] == (0 if name in ("relu", "relu2") else 0.5)
     assert GATES[name](np.zeros((0, 3))).shape == (0, 3)

@@ -266,7 +266,14 @@ def test_query_heads_of_a_group_share_keys_and_values() -> None:
             {"parallel": "shared", "d_mlp": 3, "norm": "rmsnorm", "norm_placement": "post"},
             "parallel='shared' is known with norm_placement='pre' only, found 'post'",
         ),
-        ({"activation": "swish"}, "expected one of 'relu', 'gelu', 'gelu_tanh', 'silu'"),
+        ({"activation": "swish"}, "expected one of 'relu', 'relu2', 'gelu', 'gelu_tanh', 'silu'"),
+        ({"head_slopes": (0.5, 0.25)}, "needs positions='alibi', found 'none'"),
+        ({"positions": "alibi", "head_slopes": (0.5,)}, "one slope for each of the 2 heads"),
+        ({"positions": "alibi", "head_slopes": "ab"}, "one slope for each of the 2 heads"),
+        (
+            {"positions": "alibi", "head_slopes": (0.5, 0)},
+            r"head_slopes\[1\]: expected a finite number > 0, got 0",
+        ),
         ({"qk_norm": "all"}, "qk_norm: expected one of None, 'head', 'projection'"),
         ({"d_mlp": -1}, "d_mlp: expected an integer ≥ 0, got -1"),
         ({"windows": 0}, "windows: expected an integer ≥ 1, got 0"),
@@ -324,7 +331,7 @@ def test_the_families_have_every_switch() -> None:
         "positions": {"none", "learned", "qk", "sinusoidal", "rotary", "alibi"},
         "norm": {None, "layernorm", "rmsnorm"},
         "norm_placement": {"pre", "post", "sandwich", "branch"},
-        "activation": {"relu", "gelu", "gelu_tanh", "silu"},
+        "activation": {"relu", "relu2", "gelu", "gelu_tanh", "silu"},
         "parallel": {None, "shared", "separate"},
         "qk_norm": {None, "head", "projection"},
         "gated": {True, False},
@@ -333,7 +340,7 @@ def test_the_families_have_every_switch() -> None:
         "causal": {True, False},
     }.items():
         assert {getattr(c, name) for c in configs} == values, name
-    for name in ("attention_cap", "logit_cap", "windows"):
+    for name in ("attention_cap", "logit_cap", "windows", "head_slopes"):
         assert any(getattr(c, name) is not None for c in configs), name
     for name in ("embedding_multiplier", "residual_multiplier", "logit_multiplier"):
         assert any(getattr(c, name) != 1 for c in configs), name

@@ -107,6 +107,8 @@ def activation_slope(activation: str, a: Array, b: Array) -> Array:
     """
     if activation == "relu":
         return _relu_slope(a, b)
+    if activation == "relu2":  # the two parts cancel where one point is far below zero
+        return (np.maximum(a, 0.0) + np.maximum(b, 0.0)) * _relu_slope(a, b)
     return mean_gate(activation, a, b) + gate_part(activation, a, b)
 
 
@@ -155,6 +157,7 @@ def _mass(low: Array, high: Array) -> Array:
 
 
 _GATE_SLOPES: Mapping[str, Callable[[Array, Array], Array]] = {
+    "relu2": _relu_slope,
     "silu": _silu_gate_slope,
     "gelu_tanh": _gelu_tanh_gate_slope,
     "gelu": _gelu_gate_slope,

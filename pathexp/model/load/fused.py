@@ -31,7 +31,7 @@ class Widths:
 
 
 def blocks(raw: Array, w: Widths) -> tuple[Array, Array, Array]:
-    """All queries, all keys, all values: GPT-2, Phi-3."""
+    """All queries, all keys, all values: GPT-2, Phi-3, MPT, and multi-query Falcon and GPT-BigCode."""
     q, k, v = np.split(raw, [w.heads * w.d_head, (w.heads + w.kv_heads) * w.d_head])
     return _by_head(q, w.heads), _by_head(k, w.kv_heads), _by_head(v, w.kv_heads)
 
@@ -42,10 +42,27 @@ def head_by_head(raw: Array, w: Widths) -> tuple[Array, Array, Array]:
     return q, k, v
 
 
+def group_by_group(raw: Array, w: Widths) -> tuple[Array, Array, Array]:
+    """The queries of the first key/value head, its key, its value, then those of the second: Falcon's new decoder."""
+    shared = w.heads // w.kv_heads
+    grouped = raw.reshape(w.kv_heads, shared + 2, w.d_head, *raw.shape[1:])
+    return (
+        grouped[:, :shared].reshape(w.heads, w.d_head, *raw.shape[1:]),
+        grouped[:, shared],
+        grouped[:, shared + 1],
+    )
+
+
 LAYOUTS: Mapping[str, Split] = {
     "bloom": head_by_head,
+    "falcon": head_by_head,
+    "falcon grouped": group_by_group,
+    "falcon multi-query": blocks,
     "gpt2": blocks,
+    "gpt_bigcode": head_by_head,
+    "gpt_bigcode multi-query": blocks,
     "gpt_neox": head_by_head,
+    "mpt": blocks,
     "phi3": blocks,
 }
 

@@ -17,10 +17,14 @@ from ..weights import Weights
 from .checkpoint import Checkpoint, Renamed, check_layers, refuse_quantized
 from .families.bert import BERT
 from .families.bloom import BLOOM
+from .families.falcon import FALCON
 from .families.gpt2 import GPT2
+from .families.gpt_bigcode import GPT_BIGCODE
 from .families.gpt_neox import GPT_NEOX
 from .families.gptj import GPTJ
+from .families.layernormed import NEMOTRON, OLMO, STABLELM, STARCODER2
 from .families.llama import GEMMA, GEMMA2, GRANITE, LLAMA, MISTRAL, OLMO2, PHI3, QWEN2, QWEN3
+from .families.mpt import MPT
 from .families.opt import OPT
 from .families.phi import PHI
 from .families.plan import Family, Plan
@@ -37,20 +41,27 @@ CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 FAMILIES: Mapping[str, Family] = {
     "bert": BERT,
     "bloom": BLOOM,
+    "falcon": FALCON,
     "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gpt2": GPT2,
+    "gpt_bigcode": GPT_BIGCODE,
     "gpt_neox": GPT_NEOX,
     "gptj": GPTJ,
     "granite": GRANITE,
     "llama": LLAMA,
     "mistral": MISTRAL,
+    "mpt": MPT,
+    "nemotron": NEMOTRON,
+    "olmo": OLMO,
     "olmo2": OLMO2,
     "opt": OPT,
     "phi": PHI,
     "phi3": PHI3,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
+    "stablelm": STABLELM,
+    "starcoder2": STARCODER2,
 }
 """The architectures that are known, by the ``model_type`` of config.json."""
 

@@ -23,7 +23,7 @@ INERT = frozenset((
     "pooler_size_per_head", "pooler_type", "pretraining_tp", "reorder_and_upcast_attn",
     "cache_implementation", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
     "tie_encoder_decoder", "unsloth_version", "unsloth_fixed", "use_flash_attn",
-    "attention_probs_dropout", "cross_attention_hidden_size", "tf_legacy_loss", "is_llama_config",
+    "attention_probs_dropout", "embedding_dropout", "residual_dropout", "cross_attention_hidden_size", "tf_legacy_loss", "is_llama_config",
     "_num_labels",
 ))
 # fmt: on

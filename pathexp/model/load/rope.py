@@ -23,11 +23,13 @@ BASE_KEYS = ("rope_theta", "rotary_emb_base")
 SHARE_KEYS = ("partial_rotary_factor", "rotary_pct")
 
 
-def rotary(keys: Keys, d_head: int, *, share: float = 1.0, partial: bool = True) -> Rotary:
+def rotary(
+    keys: Keys, d_head: int, *, share: float = 1.0, partial: bool = True, default: float = 10000.0
+) -> Rotary:
     """The rotary positions of a configuration; pairs are half-split, as transformers has them.
 
     The base may stand in ``rope_theta``, in ``rope_parameters`` or in ``rope_scaling``; where it stands
-    nowhere, 10000 is assumed, with a warning. ``share`` is the family's default share of a head that turns;
+    nowhere, the family's ``default`` is assumed, with a warning. ``share`` is the family's default share of a head that turns;
     families that are not ``partial`` turn all of it, and their code in transformers reads no other share.
 
     Raises LoadError where two places disagree, or for a scaling or a key that is not known.
@@ -35,7 +37,7 @@ def rotary(keys: Keys, d_head: int, *, share: float = 1.0, partial: bool = True)
     given = _parameters(keys)
     base = _agreed(keys, given, "rope_theta", BASE_KEYS)
     if base is None:
-        keys.assumed["rope_theta"] = base = 10000.0
+        keys.assumed["rope_theta"] = base = default
     turned = _agreed(keys, given, "partial_rotary_factor", SHARE_KEYS)
     if not partial and turned not in (None, 1):
         raise keys.error(

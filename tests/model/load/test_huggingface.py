@@ -160,11 +160,31 @@ def test_a_saved_model_comes_back_exactly(tmp_path: Path) -> None:
     [
         ("gpt2", {"Q": [0, 1], "K": [2, 3], "V": [4, 5]}),
         ("gpt_neox", {"Q": [0, 3], "K": [1, 4], "V": [2, 5]}),
+        ("gpt_bigcode", {"Q": [0, 3], "K": [1, 4], "V": [2, 5]}),
+        ("falcon", {"Q": [0, 3], "K": [1, 4], "V": [2, 5]}),
+        ("mpt", {"Q": [0, 1], "K": [2, 3], "V": [4, 5]}),
     ],
 )
 def test_rows_of_a_fused_tensor_by_architecture(layout: str, expected: dict[str, list[int]]) -> None:
     turns = parts(layout, Widths(heads=2, kv_heads=2, d_head=1), "W")
     rows = np.arange(6.0)[:, None] * np.ones(3)  # row i is filled with i
+    assert {name[-1]: turn(rows)[:, 0, 0].tolist() for name, turn in turns.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("layout", "kv_heads", "expected"),
+    [
+        ("gpt_bigcode multi-query", 1, {"Q": [0, 1, 2, 3], "K": [4], "V": [5]}),
+        ("falcon multi-query", 1, {"Q": [0, 1, 2, 3], "K": [4], "V": [5]}),
+        ("falcon grouped", 2, {"Q": [0, 1, 4, 5], "K": [2, 6], "V": [3, 7]}),
+    ],
+)
+def test_rows_of_a_fused_tensor_of_grouped_heads(
+    layout: str, kv_heads: int, expected: dict[str, list[int]]
+) -> None:
+    widths = Widths(heads=4, kv_heads=kv_heads, d_head=1)
+    rows = np.arange(float(widths.rows))[:, None] * np.ones(3)
+    turns = parts(layout, widths, "W")
     assert {name[-1]: turn(rows)[:, 0, 0].tolist() for name, turn in turns.items()} == expected
 
 
@@ -342,7 +362,7 @@ def test_an_unknown_key_is_refused_by_name_unless_it_is_waved_through(tmp_path: 
         ({"num_local_experts": 8}, "'num_local_experts' is 8: mixtures of experts"),
         ({"model_type": "mixtral", "num_local_experts": 8}, "'num_local_experts'"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "'is_encoder_decoder'"),
-        ({"model_type": "mamba"}, "model_type 'mamba' is not known; known: bert, bloom, gemma, gemma2"),
+        ({"model_type": "mamba"}, "model_type 'mamba' is not known; known: bert, bloom, falcon, gemma"),
         ({"model_type": None}, "model_type None"),
         ({"model_type": ["llama"]}, r"model_type \['llama'\] is not known"),
         ({"rope_theta": 10**400}, "'rope_theta' is a whole number of 401 digits"),

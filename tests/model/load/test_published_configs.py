@@ -1,0 +1,103 @@
+"""Configurations as they are published, with tiny sizes: they load, or are refused for a reason one can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pathexp as px
+from pathexp.errors import LoadError, LoadWarning
+from pathexp.model.load.huggingface import FAMILIES
+from pathexp.model.load.keys import Keys
+from pathexp.model.load.options import Options
+from tests.model.load.checkpoints import drawn, folder
+
+Config = dict[str, Any]
+
+
+def tensors(config: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Seeded tensors under the names that the family gives them; both tables, so that it may be tied or not."""
+    rng, family = np.random.default_rng(0), FAMILIES[config["model_type"]]
+    plan = family.plan(Keys(config, "a test"), Options())
+    c, found = plan.config, {}
+    for piece in plan.pieces:
+        found |= {name: drawn(rng, *piece.shape) for name in piece.names(c.n_layers)}
+    table = drawn(rng, c.d_vocab, c.d_model)
+    return found | {family.embedding: table, family.unembedding: table}
+
+
+LIKE_LLAMA: Config = {
+    "vocab_size": 11,
+    "hidden_size": 24,
+    "intermediate_size": 10,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 40,
+}
+FALCON: Config = {
+    "model_type": "falcon",
+    "vocab_size": 11,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+MPT: Config = {
+    "model_type": "mpt",
+    "vocab_size": 11,
+    "d_model": 24,
+    "n_layers": 2,
+    "n_heads": 4,
+    "max_seq_len": 40,
+}
+OLMO: Config = {**LIKE_LLAMA, "model_type": "olmo"}
+STARCODER2: Config = {**LIKE_LLAMA, "model_type": "starcoder2"}
+
+
+def refused(place: Path, message: str) -> None:
+    with pytest.raises(LoadError, match=message):
+        px.load(place)
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "message"),
+    [
+        (OLMO, {"clip_qkv": 8.0}, "'clip_qkv' is 8.0: queries, keys and values that are clipped"),
+        (STARCODER2, {"norm_type": "rms_norm"}, "'norm_type' is 'rms_norm', known is 'layer_norm'"),
+        (STARCODER2, {"mlp_type": "gated"}, "'mlp_type' is 'gated', known is 'default'"),
+        (FALCON, {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn = 2, new_decoder_architecture = False"),
+        (FALCON, {"new_decoder_architecture": True, "parallel_attn": False}, "new decoders in parallel"),
+        (FALCON, {"apply_residual_connection_post_layernorm": True}, "residuals taken after the norm"),
+        (MPT, {"no_bias": False}, "'no_bias' is False, known is True"),
+        (MPT, {"attn_config": {"alibi": False}}, "'alibi' is False, known is True"),
+        (MPT, {"attn_config": {"clip_qkv": 6}}, "attn_config: 'clip_qkv' is 6: queries, keys and values"),
+        (MPT, {"attn_config": {"alibi_bias_max": 16}}, "'alibi_bias_max' is 16, known is 8"),
+        (MPT, {"attn_config": {"rope": True}}, "'rope' may change the computation"),
+        (MPT, {"attn_config": "alibi"}, "'attn_config' must be an object, found 'alibi'"),
+        (MPT, {"logit_scale": "inv_sqrt_d_model"}, "'logit_scale' is 'inv_sqrt_d_model'"),
+        (MPT, {"norm_type": "rmsnorm"}, "'norm_type' is 'rmsnorm', which is not known; known: layernorm"),
+    ],
+)  # fmt: skip
+def test_what_a_family_cannot_do_is_refused_by_name(
+    tmp_path: Path, config: Config, change: Config, message: str
+) -> None:
+    refused(folder(tmp_path / "x", {**config, **change}, tensors(config)), message)
+
+
+def test_slopes_that_transformers_rounds_are_told(tmp_path: Path) -> None:
+    config = {
+        **FALCON,
+        "num_attention_heads": 3,
+        "alibi": True,
+        "multi_query": False,
+        "layer_norm_epsilon": 1e-5,
+        "activation": "gelu",
+    }
+    place = folder(tmp_path / "x", config, tensors(config))
+    with pytest.warns(LoadWarning, match="ALiBi slopes of 3 heads: taken as they are"):
+        found = px.load(place).config
+    np.testing.assert_allclose(found.alibi_slopes, np.array([2**-4, 2**-8, 2**-2]) / 8**0.5)
