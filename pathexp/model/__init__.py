@@ -8,7 +8,7 @@ from .load.transformer_lens import from_transformer_lens
 from .model import Model
 from .npz import load_npz, save_npz
 from .positions import distances, sinusoids, slopes
-from .rotary import Linear, Llama3, Rotary, Yarn
+from .rotary import Divided, Linear, Llama3, Rotary, Yarn
 from .target import Target
 from .tokenizer import Tokenizer
 from .trace import Trace
@@ -16,6 +16,7 @@ from .weights import Weights
 
 __all__ = [
     "Config",
+    "Divided",
     "Linear",
     "Llama3",
     "Model",

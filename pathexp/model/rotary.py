@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
@@ -133,8 +133,43 @@ class Yarn:
         return 0.1 * math.log(self.factor) + 1 if self.factor > 1 else 1.0
 
 
-Scaling = Linear | Llama3 | Yarn
-_SCALINGS: Mapping[str, type[Scaling]] = {"linear": Linear, "llama3": Llama3, "yarn": Yarn}
+@dataclass(frozen=True, kw_only=True)
+class Divided:
+    """Each frequency divided by a number of its own, as files of GGUF hold them for Llama 3.1 (``rope_freqs``).
+
+    >>> Divided(divisors=(1.0, 8.0)).scaled(np.array([1.0, 0.01]), base=1e4).tolist()
+    [1.0, 0.00125]
+    """
+
+    divisors: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.divisors, str) or not isinstance(self.divisors, Sequence) or not self.divisors:
+            raise ConfigError(f"divisors must be numbers, one a pair, found {self.divisors!r:.80}.")
+        checked = (
+            float(check(f"divisors[{pair}]", value, finite(above=0), ConfigError))
+            for pair, value in enumerate(self.divisors)
+        )
+        object.__setattr__(self, "divisors", tuple(checked))
+
+    def scaled(self, frequencies: Array, base: float) -> Array:
+        """The frequencies, (pairs), as this scaling has them, in radians a position."""
+        divided: Array = frequencies / np.array(self.divisors)
+        return divided
+
+    @property
+    def amplitude(self) -> float:
+        """What turned queries and keys are multiplied by."""
+        return 1.0
+
+
+Scaling = Linear | Llama3 | Yarn | Divided
+_SCALINGS: Mapping[str, type[Scaling]] = {
+    "linear": Linear,
+    "llama3": Llama3,
+    "yarn": Yarn,
+    "divided": Divided,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +200,10 @@ class Rotary:
                     f"rotary dims must be even, since they are turned in pairs; found {self.dims}."
                 )
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
-            raise ConfigError(f"rotary scaling must be Linear, Llama3, Yarn or None, found {self.scaling!r}.")
+            raise ConfigError(
+                f"rotary scaling must be Linear, Llama3, Yarn, Divided or None, found {self.scaling!r}."
+            )
+        _check_divisors(self)
 
     def frequencies(self) -> Array:
         """The angle by which each pair turns from one position to the next, (dims / 2), in radians.
@@ -218,6 +256,16 @@ class Rotary:
         check_names("rotary", values, (field.name for field in fields(cls)), ())
         scaling = values.get("scaling")
         return cls(**dict(values) | {"scaling": None if scaling is None else _scaling(scaling)})
+
+
+def _check_divisors(rotary: Rotary) -> None:
+    if rotary.dims is None or not isinstance(rotary.scaling, Divided):
+        return
+    if len(rotary.scaling.divisors) != rotary.dims // 2:
+        raise ConfigError(
+            f"rotary scaling must give one divisor for each of the {rotary.dims // 2} pairs of dims={rotary.dims}, "
+            f"found {len(rotary.scaling.divisors)}."
+        )
 
 
 def _scaling_dict(scaling: Scaling) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def test_it_goes_through_json(scaling: Any) -> None:
         (lambda: Rotary(pairing="interleaved"), "expected one of 'half', 'adjacent'"),
         (
             lambda: Rotary(scaling="yarn"),  # type: ignore[arg-type]
-            "rotary scaling must be Linear, Llama3, Yarn or None, found 'yarn'",
+            "rotary scaling must be Linear, Llama3, Yarn, Divided or None, found 'yarn'",
         ),
         (lambda: Rotary().frequencies(), "rotary dims are not known"),
         (lambda: Linear(factor=0.0), "factor: expected a finite number > 0, got 0.0"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import LoadError
 from ..model import Model
 from ..npz import load_npz
-from .gguf_file import load_gguf
+from .gguf_model import load_gguf
 from .huggingface import load_huggingface
 from .llama2c import load_llama2c
 from .options import Options

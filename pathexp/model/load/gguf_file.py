@@ -1,8 +1,4 @@
-"""GGUF files, through the package ``gguf``: blocks of packed numbers that carry their own scales.
-
-Names and meanings of keys and tensors: ggml-org/llama.cpp, docs and gguf-py/gguf/constants.py. Llama's
-queries and keys are stored with adjacent rotary pairs there, those of Qwen with half-split ones.
-"""
+"""The tensors of GGUF files, through the package ``gguf``: blocks of packed numbers that carry their own scales."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ import math
 import mmap
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -20,45 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import LoadError, PathexpError
+from ...errors import LoadError
 from ...installation import install_command
-from ..config import Config
-from ..model import Model
-from ..rotary import Linear, Rotary, Scaling, Yarn
-from ..weights import Weights
-from .checkpoint import Checkpoint, Numbers, Shape, check_layers, not_numbers
-from .gather import Piece, as_it_is, gather, heads_in, heads_out
+from .checkpoint import Numbers, Shape, not_numbers
 from .gguf_header import Damaged, Header, Place, read_header
-from .gguf_tokens import gguf_tokenizer
-from .keys import Keys
 from .opened_file import OpenedFile
-from .options import Options
-from .tables import find_tables
 
 _AT_ONCE = 2**19
 """How many packed numbers are unpacked at a time: what that takes on the way fits a cache."""
-
-_TABLES = "token_embd.weight", "output.weight"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What differs between the architectures that are known."""
-
-    pairing: str
-    biased: str = ""  # projections that always have a bias
-    may_be_biased: str = ""
-    qk_norm: str | None = None
-
-
-KINDS: Mapping[str, Kind] = {
-    "llama": Kind("adjacent", may_be_biased="qkvo"),
-    "qwen2": Kind("half", biased="qkv"),
-    "qwen3": Kind("half", qk_norm="head"),
-}
-"""The architectures that are known, by ``general.architecture``."""
-
-_PROJECTIONS = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output"}
 
 
 @dataclass(frozen=True)
@@ -129,22 +94,6 @@ def row_bytes(package: Any, place: Place) -> int:
     return int(width // block * size)
 
 
-def load_gguf(path: str | Path, options: Options | None = None) -> Model:
-    """Read a model from a GGUF file; packed numbers are unpacked to float64, as llama.cpp unpacks them.
-
-    Needs the package ``gguf``: the extra [gguf]. Raises LoadError if it is not there, for a damaged file, for
-    an architecture or a key that is not known, and for tensors that are missing, of another shape or extra.
-    """
-    given = options or Options()
-    try:
-        file = open_gguf(path)
-        return _model(file, given)
-    except LoadError:
-        raise
-    except PathexpError as error:
-        raise LoadError(f"Cannot load {str(path)!r}: {error}") from error
-
-
 def open_gguf(path: str | Path) -> GgufFile:
     """Read and check the keys and the places of the tensors; the numbers stay where they are."""
     try:
@@ -184,109 +133,3 @@ def _check_places(
     for name, place in places.items():
         if place.begin + bytes_of(place) > size:
             raise Damaged(f"it ends at byte {size:,}, before the end of {name!r}")
-
-
-def _model(file: GgufFile, options: Options) -> Model:
-    name = str(file.fields.get("general.architecture"))
-    if name not in KINDS:
-        raise LoadError(
-            f"Cannot load {file.where}: architecture {name!r} is not known; known: {', '.join(KINDS)}."
-        )
-    if file.fields.get("split.count", 1) > 1:
-        raise LoadError(f"Cannot load {file.where}: it is one of several files; join them with gguf-split.")
-    kind = KINDS[name]
-    keys = _keys(file, name)
-    check_layers(keys.values.get("block_count"), file)
-    config = _config(keys, kind, file)
-    keys.finish(options.ignore)
-    shape = (config.d_vocab, config.d_model)
-    tables = find_tables(file, _TABLES, shape, _TABLES[1] not in file.places, options)
-    arrays = gather(file, [*tables.pieces, *_pieces(config, kind, file)], config.n_layers)
-    config = replace(config, tied=tables.shared, d_out=tables.d_out or config.d_out)
-    weights = Weights(**tables.complete(arrays))
-    return Model(config, weights, gguf_tokenizer(file.fields, file.where), name=file.file.path.stem)
-
-
-def _keys(file: GgufFile, architecture: str) -> Keys:
-    own = f"{architecture}."
-    values = {key.removeprefix(own): v for key, v in file.fields.items() if key.startswith(own)}
-    keys = Keys(values, file.where)
-    keys.must_be_off("expert_count", "mixtures of experts are not known: their routing is no linear map")
-    return keys
-
-
-def _config(keys: Keys, kind: Kind, file: GgufFile) -> Config:
-    n_heads, d_model = keys.size("attention.head_count"), keys.size("embedding_length")
-    d_head = keys.size("attention.key_length", d_model // n_heads)
-    keys.must_be("attention.value_length", d_head, "keys and values of one size are known here")
-    rows = file.shapes.get(_TABLES[0], (0,))[0]
-    keys.must_be("vocab_size", rows, f"it must be the number of rows of {_TABLES[0]!r}")
-    return Config(
-        n_layers=keys.size("block_count"),
-        n_heads=n_heads,
-        n_kv_heads=keys.size("attention.head_count_kv", n_heads),
-        d_model=d_model,
-        d_head=d_head,
-        d_vocab=keys.size("vocab_size", rows),
-        n_ctx=keys.size("context_length"),
-        d_mlp=keys.size("feed_forward_length"),
-        gated=True,
-        activation="silu",
-        positions="rotary",
-        rotary=_rotary(keys, kind, d_head),
-        norm="rmsnorm",
-        norm_eps=shortest(keys.number("attention.layer_norm_rms_epsilon")),
-        qk_norm=kind.qk_norm,
-        windows=keys.get("attention.sliding_window"),
-    )
-
-
-def _rotary(keys: Keys, kind: Kind, d_head: int) -> Rotary:
-    dims = keys.size("rope.dimension_count", d_head)
-    base = keys.assumed_number("rope.freq_base", 10000.0)
-    return Rotary(base=shortest(base), dims=dims, pairing=kind.pairing, scaling=_scaling(keys))
-
-
-def _scaling(keys: Keys) -> Scaling | None:
-    kind = keys.get("rope.scaling.type", "none")
-    if kind == "none":
-        return None
-    factor = shortest(keys.number("rope.scaling.factor"))
-    if kind == "linear":
-        return Linear(factor=factor)
-    if kind == "yarn":
-        return Yarn(factor=factor, original_n_ctx=keys.size("rope.scaling.original_context_length"))
-    raise keys.error(f"rope.scaling.type {kind!r} is not known; known: none, linear, yarn")
-
-
-def shortest(value: float) -> float:
-    """The shortest decimal number that a float32 stands for: 1e-05 for 9.999999747378752e-06.
-
-    >>> shortest(9.999999747378752e-06)
-    1e-05
-    """
-    return float(str(np.float32(value))) if math.isfinite(value) else value
-
-
-def _pieces(c: Config, kind: Kind, file: Checkpoint) -> Iterator[Piece]:
-    d, h, m = c.d_model, c.d_head, c.d_mlp
-    biased = kind.biased + "".join(
-        letter for letter in kind.may_be_biased if f"blk.0.{_PROJECTIONS[letter]}.bias" in file.shapes
-    )
-    for letter, name in _PROJECTIONS.items():
-        heads = c.n_heads if letter in "qo" else c.n_kv_heads
-        shape, turn = (
-            ((d, heads * h), heads_out(heads)) if letter == "o" else ((heads * h, d), heads_in(heads))
-        )
-        yield Piece(f"blk.{{l}}.{name}.weight", shape, {f"W_{letter.upper()}": turn})
-        if letter in biased:
-            bias = as_it_is if letter == "o" else turn
-            yield Piece(f"blk.{{l}}.{name}.bias", shape[:1], {f"b_{letter.upper()}": bias})
-    if kind.qk_norm:
-        yield Piece("blk.{l}.attn_q_norm.weight", (h,), {"g_q": as_it_is})
-        yield Piece("blk.{l}.attn_k_norm.weight", (h,), {"g_k": as_it_is})
-    for theirs, ours, shape in (("gate", "gate", (m, d)), ("up", "in", (m, d)), ("down", "out", (d, m))):
-        yield Piece(f"blk.{{l}}.ffn_{theirs}.weight", shape, {f"W_{ours}": as_it_is})
-    yield Piece("blk.{l}.attn_norm.weight", (d,), {"g_attn": as_it_is})
-    yield Piece("blk.{l}.ffn_norm.weight", (d,), {"g_mlp": as_it_is})
-    yield Piece("output_norm.weight", (d,), {"g_final": as_it_is})

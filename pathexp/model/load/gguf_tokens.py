@@ -47,6 +47,8 @@ def gguf_tokenizer(fields: Mapping[str, Any], where: str) -> ScoredTokenizer | J
     Raises LoadError if the lists are missing or do not fit together.
     """
     kind = fields.get(_OWN + "model")
+    if kind in ("no_vocab", "none"):
+        return None
     makers: Mapping[Any, Callable[..., Any]] = {"llama": _scored, "gpt2": _merges}
     if kind in makers:
         return makers[kind](fields, where)  # type: ignore[no-any-return]

@@ -15,7 +15,8 @@ import pytest
 import pathexp as px
 from pathexp.errors import LoadError, LoadWarning
 from pathexp.model import Model, Rotary, random_model
-from pathexp.model.load.gguf_file import GgufFile, open_gguf, shortest
+from pathexp.model.load.gguf_file import GgufFile, open_gguf
+from pathexp.model.load.gguf_keys import shortest
 
 gguf = pytest.importorskip("gguf")
 
@@ -171,7 +172,7 @@ def test_scaled_rotary_positions(tmp_path: Path) -> None:
     ("fields", "message"),
     [
         ({"expert_count": 8}, "'expert_count' is 8: mixtures of experts"),
-        ({"attention.clamp_kqv": 8.0}, r"'attention\.clamp_kqv' may change the computation"),
+        ({"attention.temperature_scale": 8.0}, r"'attention\.temperature_scale' may change the computation"),
         ({"attention.value_length": 4}, r"'attention\.value_length' is 4, known is 8"),
         ({"vocab_size": 12}, "'vocab_size' is 12, known is 11"),
         ({"rope.scaling.type": "longrope", "rope.scaling.factor": 2.0}, r"rope\.scaling\.type 'longrope'"),
@@ -206,8 +207,8 @@ def test_other_architectures_are_refused(tmp_path: Path) -> None:
 
 def test_extra_tensors_are_refused(tmp_path: Path) -> None:
     model = model_of("llama")
-    tensors = tensors_of(model) | {"rope_freqs.weight": np.ones(4)}
-    with pytest.raises(LoadError, match=r"no place in this architecture: 'rope_freqs\.weight'"):
+    tensors = tensors_of(model) | {"blk.0.attn_sinks.weight": np.ones(4)}
+    with pytest.raises(LoadError, match=r"no place in this architecture: 'blk\.0\.attn_sinks\.weight'"):
         px.load(written(tmp_path / "x.gguf", "llama", fields_of(model, "llama"), tensors))
 
 

@@ -1,0 +1,218 @@
+"""The architectures of GGUF: what each has of its own, by ``general.architecture``.
+
+Names and meanings: ggml-org/llama.cpp, gguf-py/gguf/constants.py and src/models. Where llama.cpp computes a GELU by its
+tanh form whatever the family's own is, the family's own is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .checkpoint import Shape
+from .families.llama import embedding_scale
+from .gguf_keys import GgufKeys
+from .options import Options
+
+Fields = Mapping[str, Any]
+Shapes = Mapping[str, Shape]
+
+_PRE = {"attn_norm": "attn", "ffn_norm": "mlp"}
+_SHARED = {"attn_norm": "attn"}
+_BRANCH = {"post_attention_norm": "attn_post", "post_ffw_norm": "mlp_post"}
+_POST = {"attn_output_norm": "attn_post", "layer_output_norm": "mlp_post"}
+_QKV = ("attn_q", "attn_k", "attn_v")
+_MLP = ("ffn_up", "ffn_down")
+
+
+def nothing(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    """No fields of its own."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One architecture: configuration fields of its own, its norms by their names, what must have a bias.
+
+    ``pairing`` of rotary positions, None where there are none; ``turns``: whether frequencies may be divided by stored
+    factors; ``fused_gate``: gate and up are one tensor; ``bare``: LayerNorms may have no bias; ``unembedded``: a file
+    without an unembedding means the embedding. Any map may have a bias.
+    """
+
+    fields: Callable[[GgufKeys, Shapes, Options], Fields] = nothing
+    norms: Mapping[str, str] | None = None
+    norm: str = "rmsnorm"
+    pairing: str | None = "half"
+    positions: str = "rotary"
+    activation: str = "silu"
+    gated: bool = True
+    fused_gate: bool = False
+    qk_norm: str | None = None
+    biased: tuple[str, ...] = ()
+    turns: bool = False
+    bare: bool = False
+    causal: bool = True
+    unembedded: bool = True
+
+    @property
+    def norm_names(self) -> Mapping[str, str]:
+        """The norms of a block, by their names in a file, to ours."""
+        return _PRE if self.norms is None else self.norms
+
+
+def _everywhere(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    """One window for all layers, as Mistral and Phi-3 have it."""
+    return {"windows": keys.get("attention.sliding_window") or None}
+
+
+def _gemma(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    return {"embedding_multiplier": embedding_scale(keys.size("embedding_length"), options.embedding_scale)}
+
+
+def _gemma2(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    return {
+        **_gemma(keys, shapes, options),
+        "norm_placement": "sandwich",
+        "attention_scale": _gemma_scale(keys, 46),
+        "attention_cap": keys.assumed_number("attn_logit_softcapping", 50.0),
+        "logit_cap": keys.assumed_number("final_logit_softcapping", 30.0),
+        "windows": keys.windows(keys.size("attention.sliding_window", 4096), 2),
+    }
+
+
+def _gemma_scale(keys: GgufKeys, largest: int) -> float:
+    """One over the root of a head's size; the model of 27 billion, told by its layers, divides d_model by its heads."""
+    d_model, n_heads = keys.size("embedding_length"), keys.even("attention.head_count")
+    if keys.size("block_count") == largest:
+        return float((d_model / n_heads) ** -0.5)
+    return float(keys.size("attention.key_length", max(1, d_model // n_heads)) ** -0.5)
+
+
+def _granite(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    keys.must_be("rope.scaling.finetuned", True, "layers without rotary positions are not known here")
+    scale = keys.number("attention.scale", 0.0)
+    return {
+        "embedding_multiplier": keys.number("embedding_scale", 0.0) or 1.0,
+        "residual_multiplier": keys.number("residual_scale", 0.0) or 1.0,
+        "logit_multiplier": keys.inverse("logit_scale"),
+        **({"attention_scale": scale} if scale else {}),
+    }
+
+
+def _olmo2(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    width = keys.get("attention.sliding_window") or None
+    if width and keys.get("rope.scaling.type", "none") != "none":
+        raise keys.error("its windows turn by other angles than its other layers, which is not known here")
+    return {"norm_placement": "branch", "windows": keys.windows(width, 4)}
+
+
+def _parallel(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    """Attention and MLP beside each other, through two norms, or one after the other, as the file says."""
+    return {"parallel": "separate" if keys.switch("use_parallel_residual", True) else None}
+
+
+def _one_norm(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    """Attention and MLP beside each other, through one norm."""
+    return {"parallel": "shared"}
+
+
+def _falcon(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    keys.get("tensor_data_layout")  # queries, keys and values one after another, as everywhere
+    return {"parallel": "separate" if "blk.0.attn_norm_2.weight" in shapes else "shared"}
+
+
+def _bloom(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    keys.must_be("attention.max_alibi_bias", 8.0, "other slopes are not known here")
+    return {"embed_norm": True}
+
+
+def _command_r(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    return {"parallel": "shared", "logit_multiplier": keys.number("logit_scale", 0.0) or 1.0}
+
+
+def _llama(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    keys.get("tensor_data_layout")  # told by old files; the same order of rows
+    return _everywhere(keys, shapes, options)
+
+
+def _bert(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    keys.get("pooling_type")  # what is made of the features afterwards
+    return {
+        "norm_placement": "post",
+        "embed_norm": True,
+        "final_norm": False,
+    }
+
+
+KINDS: Mapping[str, Kind] = {
+    "llama": Kind(_llama, pairing="adjacent", turns=True),
+    "qwen2": Kind(biased=_QKV),
+    "qwen3": Kind(qk_norm="head"),
+    "gemma": Kind(_gemma, activation="gelu_tanh"),
+    "gemma2": Kind(_gemma2, norms=_PRE | _BRANCH, activation="gelu_tanh"),
+    "phi3": Kind(_everywhere, fused_gate=True),
+    "granite": Kind(_granite, pairing="adjacent", turns=True),
+    "olmo2": Kind(_olmo2, norms=_BRANCH, qk_norm="projection"),
+    "starcoder2": Kind(
+        norm="layernorm",
+        activation="gelu_tanh",
+        gated=False,
+        biased=(*_QKV, "attn_output", *_MLP),
+    ),
+    "command-r": Kind(_command_r, norms=_SHARED, norm="layernorm", pairing="adjacent", bare=True),
+    "phi2": Kind(
+        _one_norm,
+        norms=_SHARED,
+        norm="layernorm",
+        activation="gelu_tanh",
+        gated=False,
+        biased=("attn_output", *_MLP),
+    ),
+    "falcon": Kind(_falcon, norms=_SHARED, norm="layernorm", activation="gelu", gated=False),
+    "gptneox": Kind(
+        _parallel,
+        norm="layernorm",
+        activation="gelu",
+        gated=False,
+        biased=("attn_qkv", "attn_output", *_MLP),
+    ),
+    "gpt2": Kind(
+        norm="layernorm",
+        pairing=None,
+        positions="learned",
+        activation="gelu_tanh",
+        gated=False,
+        biased=("attn_qkv", "attn_output", *_MLP),
+    ),
+    "starcoder": Kind(
+        norm="layernorm",
+        pairing=None,
+        positions="learned",
+        activation="gelu_tanh",
+        gated=False,
+        biased=("attn_qkv", "attn_output", *_MLP),
+    ),
+    "bloom": Kind(
+        _bloom,
+        norm="layernorm",
+        pairing=None,
+        positions="alibi",
+        activation="gelu_tanh",
+        gated=False,
+        biased=("attn_qkv", "attn_output", *_MLP),
+    ),
+    "bert": Kind(
+        _bert,
+        norms=_POST,
+        norm="layernorm",
+        pairing=None,
+        positions="learned",
+        activation="gelu",
+        gated=False,
+        biased=("attn_output", *_MLP),
+        causal=False,
+        unembedded=False,
+    ),
+}
+"""The architectures that are known. A missing kind of norm or position of a row is refused by the tensors it leaves."""

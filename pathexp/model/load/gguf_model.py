@@ -1,0 +1,111 @@
+"""A model from a GGUF file: its configuration from the keys, its weights as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import LoadError, PathexpError
+from ..config import Config
+from ..model import Model
+from ..weights import Weights
+from .checkpoint import check_layers
+from .gather import gather
+from .gguf_file import GgufFile, open_gguf
+from .gguf_keys import GgufKeys, own_keys
+from .gguf_kinds import KINDS, Kind
+from .gguf_rope import FREQUENCIES, rotary
+from .gguf_tensors import TABLES, pieces, with_segment
+from .gguf_tokens import gguf_tokenizer
+from .options import Options
+from .tables import find_tables
+
+
+def load_gguf(path: str | Path, options: Options | None = None) -> Model:
+    """Read a model from a GGUF file; packed numbers are unpacked to float64, as llama.cpp unpacks them.
+
+    Needs the package ``gguf``: the extra [gguf]. Raises LoadError if it is not there, for a damaged file, for
+    an architecture or a key that is not known, and for tensors that are missing, of another shape or extra.
+    """
+    given = options or Options()
+    try:
+        return _model(open_gguf(path), given)
+    except LoadError:
+        raise
+    except PathexpError as error:
+        raise LoadError(f"Cannot load {str(path)!r}: {error}") from error
+
+
+def _model(file: GgufFile, options: Options) -> Model:
+    kind, keys = _kind(file), _keys(file)
+    check_layers(keys.values.get("block_count"), file)
+    config = Config(**_sizes(keys, kind, file), **kind.fields(keys, file.shapes, options))
+    keys.finish(options.ignore)
+    shape = (config.d_vocab, config.d_model)
+    tables = find_tables(file, TABLES, shape, kind.unembedded and TABLES[1] not in file.places, options)
+    unused = (FREQUENCIES.replace(".", r"\."),) if kind.turns else ()
+    arrays = gather(file, [*tables.pieces, *pieces(config, kind, file.shapes)], config.n_layers, unused)
+    config = replace(config, tied=tables.shared, d_out=tables.d_out or config.d_out)
+    weights = Weights(**with_segment(tables.complete(arrays)))
+    return Model(config, weights, gguf_tokenizer(file.fields, file.where), name=file.file.path.stem)
+
+
+def _kind(file: GgufFile) -> Kind:
+    if file.fields.get("general.type") == "adapter":
+        raise LoadError(
+            f"Cannot load {file.where}: it is an adapter alone, without the model that it changes; merge the two with "
+            "llama-export-lora."
+        )
+    name = file.fields.get("general.architecture")
+    if not isinstance(name, str) or name not in KINDS:
+        raise LoadError(
+            f"Cannot load {file.where}: architecture {name!r} is not known; known: {', '.join(KINDS)}."
+        )
+    if file.fields.get("split.count", 1) not in (0, 1):
+        raise LoadError(
+            f"Cannot load {file.where}: it is one of {file.fields['split.count']!r} files; join them with "
+            "llama-gguf-split --merge."
+        )
+    return KINDS[name]
+
+
+def _keys(file: GgufFile) -> GgufKeys:
+    keys = own_keys(file.fields, str(file.fields["general.architecture"]), file.where)
+    for key in ("expert_count", "expert_used_count"):
+        keys.must_be_off(key, "mixtures of experts are not known: their routing is no linear map")
+    keys.must_be_off("nextn_predict_layers", "layers that predict further tokens are not known here")
+    keys.must_be_off("attention.clamp_kqv", "queries, keys and values that are cut off are not known here")
+    return keys
+
+
+def _sizes(keys: GgufKeys, kind: Kind, file: GgufFile) -> Mapping[str, Any]:
+    n_heads, d_model = keys.even("attention.head_count"), keys.size("embedding_length")
+    d_head = keys.size("attention.key_length", _share(keys, d_model, n_heads))
+    keys.must_be("attention.value_length", d_head, "keys and values of one size are known here")
+    rows = (file.shapes.get(TABLES[0]) or (0,))[0]
+    keys.must_be("vocab_size", rows, f"it must be the number of rows of {TABLES[0]!r}")
+    return {
+        "n_layers": keys.size("block_count"),
+        "n_heads": n_heads,
+        "n_kv_heads": keys.even("attention.head_count_kv", n_heads),
+        "d_model": d_model,
+        "d_head": d_head,
+        "d_vocab": keys.size("vocab_size", rows),
+        "n_ctx": keys.size("context_length"),
+        "d_mlp": keys.even("feed_forward_length"),
+        "gated": kind.gated,
+        "activation": kind.activation,
+        "positions": kind.positions,
+        "rotary": rotary(keys, kind, file, d_head),
+        "norm": kind.norm,
+        "norm_eps": keys.number(f"attention.layer_norm_{'rms_' * (kind.norm == 'rmsnorm')}epsilon"),
+        "qk_norm": kind.qk_norm,
+        "causal": keys.switch("attention.causal", kind.causal),
+    }
+
+
+def _share(keys: GgufKeys, d_model: int, n_heads: int) -> int | None:
+    """The size of a head where no key tells it."""
+    return d_model // n_heads if d_model % n_heads == 0 else None

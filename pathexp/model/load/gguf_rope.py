@@ -1,0 +1,73 @@
+"""Rotary positions as the keys and tensors of a GGUF file tell them."""
+
+from __future__ import annotations
+
+import math
+
+from ..rotary import Divided, Linear, Rotary, Scaling, Yarn
+from .gguf_file import GgufFile
+from .gguf_keys import GgufKeys
+from .gguf_kinds import Kind
+
+FREQUENCIES = "rope_freqs.weight"
+_LONG = ("rope_factors_long.weight", "rope_factors_short.weight")
+
+
+def rotary(keys: GgufKeys, kind: Kind, file: GgufFile, d_head: int) -> Rotary | None:
+    """The rotary positions of a file, None where its architecture has none.
+
+    Raises LoadError for a scaling that is not known, or stored factors that are no numbers above zero, one a pair.
+    """
+    if kind.pairing is None:
+        keys.get("rope.dimension_count")  # old converters write it for all
+        return None
+    keys.get("rope.scaling.finetuned")  # whether the model was trained on with its scaling
+    base = keys.assumed_number("rope.freq_base", 10000.0)
+    dims = keys.size("rope.dimension_count", d_head)
+    for name in _LONG:
+        if name in file.shapes:
+            raise keys.error(f"{name!r} divides frequencies by the length of a text, which is not known here")
+    scaling = _scaling(keys)
+    if kind.turns and FREQUENCIES in file.shapes:
+        scaling = _divided(keys, file, scaling)
+    return Rotary(base=base, dims=dims, pairing=kind.pairing, scaling=scaling)
+
+
+def _scaling(keys: GgufKeys) -> Scaling | None:
+    factor = keys.number("rope.scaling.factor", 0.0) or keys.number("rope.scale_linear", 0.0)
+    for told in ("rope.scale_linear", "rope.scaling.original_context_length"):
+        keys.get(told)  # the second beside a linear scaling too, which does not need it
+    kind = keys.get("rope.scaling.type", "linear")
+    if kind == "yarn":
+        return _yarn(keys, factor)
+    keys.must_be("rope.scaling.attn_factor", 1.0, "only YaRN makes scores larger here")
+    if kind not in ("none", "linear"):
+        raise keys.error(f"rope.scaling.type {kind!r} is not known; known: none, linear, yarn")
+    if kind == "none" or factor in (0.0, 1.0):
+        return None
+    return Linear(factor=factor)
+
+
+def _yarn(keys: GgufKeys, factor: float) -> Yarn:
+    """YaRN; a factor that is told multiplies the amplitude of the paper."""
+    for key in ("rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"):
+        keys.must_be(key, 1.0, "YaRN's own is known here")
+    keys.must_be_off("rope.scaling.yarn_log_multiplier", "it belongs to models that are not known here")
+    told = keys.number("rope.scaling.attn_factor", 1.0)
+    amplitude = told * (0.1 * math.log(factor) + 1) if told != 1 and factor > 1 else None
+    return Yarn(
+        factor=factor,
+        original_n_ctx=keys.size("rope.scaling.original_context_length", keys.size("context_length")),
+        beta_fast=keys.number("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
+        attention_factor=amplitude,
+    )
+
+
+def _divided(keys: GgufKeys, file: GgufFile, scaling: Scaling | None) -> Divided:
+    stored = file.read(FREQUENCIES).ravel().tolist()
+    if scaling is None:
+        return Divided(divisors=tuple(stored))
+    if not isinstance(scaling, Linear):
+        raise keys.error(f"{FREQUENCIES!r} beside a scaling of kind 'yarn' is not known here")
+    return Divided(divisors=tuple(value * scaling.factor for value in stored))

@@ -1,0 +1,47 @@
+"""llama.cpp itself, through the package `cyllama`: what it computes and how it cuts texts, from a file of GGUF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+cyllama = pytest.importorskip("cyllama.llama.llama_cpp")
+cyllama.disable_logging()
+
+_F32, _NO_FLASH = 0, 0
+
+
+class Opened(cyllama.LlamaModel):
+    """A model that tells its `n_vocab`, which the package asks of it, and its own does not tell."""
+
+    n_vocab = 0
+
+
+def opened(path: Path, vocabulary_only: bool = False) -> Opened:
+    """A file, opened on the processor."""
+    wanted = cyllama.LlamaModelParams()
+    wanted.n_gpu_layers, wanted.vocab_only = 0, vocabulary_only
+    return Opened(path_model=str(path), params=wanted, verbose=False)
+
+
+def logits(path: Path, ids: Sequence[int], d_vocab: int) -> np.ndarray:
+    """Its logits at every position, (positions, d_vocab), from caches of single precision."""
+    model = opened(path)
+    model.n_vocab = d_vocab
+    wanted = cyllama.LlamaContextParams()
+    wanted.n_ctx, wanted.n_threads, wanted.n_threads_batch = 64, 1, 1
+    wanted.type_k, wanted.type_v, wanted.flash_attn_type = _F32, _F32, _NO_FLASH
+    context = cyllama.LlamaContext(model, wanted, verbose=False)
+    batch = cyllama.LlamaBatch(n_tokens=len(ids), embd=0, n_seq_max=1)
+    batch.set_batch(list(ids), n_past=0, logits_all=True)
+    context.decode(batch)
+    return np.array([context.get_logits_ith(at) for at in range(len(ids))])
+
+
+def tokens(path: Path, texts: Sequence[str]) -> list[list[int]]:
+    """The ids of texts, with what belongs around them, control tokens read as such."""
+    vocabulary = opened(path, vocabulary_only=True).get_vocab()
+    return [list(vocabulary.tokenize(text, True, True)) for text in texts]
