@@ -101,6 +101,10 @@ FAMILIES: Mapping[str, Maker] = {
         _turned, gated=True, activation="gelu_tanh", norm_placement="sandwich", attention_cap=2.0, logit_cap=3.0,
         windows=(4, None), embedding_multiplier=14**0.5, attention_scale=0.4, tied=True, seed=44,
     ),
+    "cohere": partial(
+        _turned, rotary=Rotary(dims=4, pairing="adjacent"), qk_norm="layernorm", norm="layernorm", parallel="shared",
+        gated=True, activation="silu", logit_multiplier=0.125, tied=True, seed=54,
+    ),
     "olmo2": partial(_llama, norm_placement="branch", qk_norm="projection", seed=45),
     "granite": partial(
         _llama, embedding_multiplier=3.0, residual_multiplier=0.22, logit_multiplier=0.125,

@@ -18,7 +18,7 @@ from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, compose, scal
 from ..labels import head_label, neuron_label
 from ..model import Config, Model, Trace, Weights
 from .law import BlockLaw
-from .named import center, column, table
+from .named import center, centering, column, table
 from .operators import Array, Dim, Factor, Gate, Operator, Step
 
 Side: TypeAlias = Literal["Q", "K", "V"]
@@ -131,10 +131,20 @@ class Factors:
             return _gain(found if found.ndim == 1 else found[place], f"G_{small}_{label}", "head")
 
         position = self.on_run(f"S_{small}_{label}", "n", "n", scales)
-        gained = self.has(f"g_{small}")
-        return (
-            Step((position,), (self.make(f"G_{small}_{label}", "d_head", "d_head", gain),) if gained else ()),
-        )
+        feature = []
+        if self.has(f"g_{small}"):
+            feature.append(self.make(f"G_{small}_{label}", "d_head", "d_head", gain))
+        if self.config.qk_norm == "layernorm":
+            feature.append(centering(Space("head", self.config.d_head), "C_head"))
+        return (Step((position,), tuple(feature)),)
+
+    def head_norm_bias(self, side: Side, layer: int, head: int) -> Factor | None:
+        """The bias of the norm of a head's queries or keys, if there is one."""
+        small, place = side.lower(), (layer, self._place(side, head))
+        if not self.has(f"b_{small}"):
+            return None
+        name = f"b_{small}_{head_label(layer, head)}"
+        return self.constant(name, "d_head", "head", lambda w: there(getattr(w, f"b_{small}"), *place))
 
     def bias_read(self, side: Side, layer: int, head: int) -> Factor:
         """b_Q, b_K or b_V; heads of a group share the last two."""

@@ -41,9 +41,9 @@ def feature(factor: Factor) -> Operator:
     return (Step((), (factor,)),)
 
 
-def centering(space: Space) -> Factor:
+def centering(space: Space, name: str = "C") -> Factor:
     """Return LayerNorm's centering by its name."""
-    return Factor("C", space.size, space.size, center(space))
+    return Factor(name, space.size, space.size, center(space))
 
 
 def multiplier(name: str, value: float, size: int, space: str) -> Operator:

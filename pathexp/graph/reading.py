@@ -155,6 +155,9 @@ class _Reader:
             bias = self.make.bias_read(self.side, *self._place)
             read = chain(self.norm(), (Step((self.make.ones(),), (bias,)),))
             yield Source(bias.name, "bias", One(), depth=None, into=self._into(read))
+        if (behind := self.make.head_norm_bias(self.side, *self._place)) is not None:
+            word = Step((self.make.ones(),), (behind,))
+            yield Source(behind.name, "bias", One(), depth=None, into=self._into((word,)))
 
     def _into(self, operator: Operator) -> Mapping[str, Operator]:
         return MappingProxyType({self.sink: operator})

@@ -37,8 +37,8 @@ def attend(
     queries = project(where, weights.W_Q[layer], at(weights.b_Q, layer))
     keys = project(where if keys_from is None else keys_from, weights.W_K[layer], at(weights.b_K, layer))
     values = project(read, weights.W_V[layer], at(weights.b_V, layer))
-    queries, query_scales = normed(queries, at(weights.g_q, layer), config)
-    keys, key_scales = normed(keys, at(weights.g_k, layer), config)
+    queries, query_scales = normed(queries, at(weights.g_q, layer), at(weights.b_q, layer), config)
+    keys, key_scales = normed(keys, at(weights.g_k, layer), at(weights.b_k, layer), config)
     queries, keys = turned(queries, config), turned(keys, config)
     scores = masked(scored(queries, per_head(keys, config), layer, config), layer, config)
     pattern = softmax(scores)
@@ -54,12 +54,20 @@ def project(read: Array, maps: Array, biases: Array | None) -> Array:
     return result if biases is None else result + biases[:, None, :]
 
 
-def normed(heads: Array, gain: Array | None, config: Config) -> tuple[Array, Array | None]:
-    """RMS norm over each head, with one gain (h) for all, or over all heads together, with a gain (H, h)."""
+def normed(
+    heads: Array, gain: Array | None, bias: Array | None, config: Config
+) -> tuple[Array, Array | None]:
+    """RMS norm over each head, with one gain (h) for all, or over all heads together, with a gain (H, h).
+
+    Or LayerNorm over each head, with gains and biases (H, h).
+    """
     if config.qk_norm is None:
         return heads, None
     if config.qk_norm == "head":
         return normalized(heads, "rmsnorm", config.norm_eps, gain, None)
+    if config.qk_norm == "layernorm":
+        own = (None if array is None else array[:, None, :] for array in (gain, bias))
+        return normalized(heads, "layernorm", config.norm_eps, *own)
     count, n, width = heads.shape
     together = heads.transpose(1, 0, 2).reshape(n, count * width)
     flat = None if gain is None else gain.reshape(-1)

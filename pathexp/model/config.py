@@ -17,7 +17,7 @@ CHOICES: Mapping[str, tuple[str | None, ...]] = {
     "positions": ("none", "learned", "qk", "sinusoidal", "rotary", "alibi"),
     "norm": (None, "layernorm", "rmsnorm"),
     "norm_placement": ("pre", "post", "sandwich", "branch"),
-    "qk_norm": (None, "head", "projection"),
+    "qk_norm": (None, "head", "projection", "layernorm"),
     "activation": tuple(GATES),
     "parallel": (None, "shared", "separate"),
 }
@@ -41,7 +41,7 @@ class Config:
     norm; "post": the sum of stream and branch is normed (the original block); "sandwich": branches read
     through a norm and write through one; "branch": they only write through one. ``embed_norm``: after the
     embedding; ``final_norm``: before the unembedding. ``qk_norm``: RMS norm of queries and keys, over each
-    "head" or over the whole "projection", before they are turned.
+    "head" or over the whole "projection", or a "layernorm" of each head, before they are turned.
 
     Attention: scores are cap(attention_scale · q·k), then slopes; ``causal`` or both ways; ``windows`` (one
     number, or one per layer, None: unlimited) lets a query see only keys less than so many positions away.

@@ -134,10 +134,12 @@ def _read_by_head(trace: Recorded, layer: int, head: int, side: str) -> Array:
     if config.positions == "qk":
         assert w.W_pos is not None, "weights fit their configuration"
         read = read + w.W_pos[:, : len(read)].T
-    maps, bias, gain = (
-        getattr(w, f"{name}_{s}") for name, s in (("W", side), ("b", side), ("g", side.lower()))
+    maps, bias, *norm = (
+        getattr(w, f"{name}_{s}")
+        for name, s in (("W", side), ("b", side), ("g", side.lower()), ("b", side.lower()))
     )
-    heads, _ = normed(project(read, maps[layer], layer_of(bias, layer)), layer_of(gain, layer), config)
+    gain, added = (layer_of(array, layer) for array in norm)
+    heads, _ = normed(project(read, maps[layer], layer_of(bias, layer)), gain, added, config)
     return np.asarray(heads[head if side == "Q" else config.kv_head(head)])
 
 

@@ -29,7 +29,8 @@ class Weights:
     ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``b_in`` and ``b_gate`` (L, m),
     ``b_out`` (L, d), ``b_transform`` (d), ``b_U`` (O). Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
     ``g_embed``, ``g_final`` (d), and for LayerNorm the biases ``b_…`` of the same names; of queries and keys,
-    ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection.
+    ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection or for LayerNorms of heads,
+    which have biases ``b_q`` and ``b_k`` of the same shapes.
 
     A bias of None is zero and a gain of None is one. Query head k reads key/value head k // (H // G).
     Half and single precision and integers become float64; anything else is reported by ``check``. What a loader reads
@@ -76,6 +77,8 @@ class Weights:
     b_final: Array | None = None
     g_q: Array | None = None
     g_k: Array | None = None
+    b_q: Array | None = None
+    b_k: Array | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.arrays().items():
@@ -167,9 +170,9 @@ def _norms(c: Config) -> Iterator[tuple[str, Shape]]:
     if c.qk_norm == "head":
         yield "g_q", (c.n_layers, c.d_head)
         yield "g_k", (c.n_layers, c.d_head)
-    if c.qk_norm == "projection":
-        yield "g_q", (c.n_layers, c.n_heads, c.d_head)
-        yield "g_k", (c.n_layers, c.n_kv_heads, c.d_head)
+    for kind in {"projection": "g", "layernorm": "gb"}.get(c.qk_norm or "", ""):
+        yield f"{kind}_q", (c.n_layers, c.n_heads, c.d_head)
+        yield f"{kind}_k", (c.n_layers, c.n_kv_heads, c.d_head)
 
 
 def _norm(c: Config, site: str, shape: Shape) -> Iterator[tuple[str, Shape]]:

@@ -119,8 +119,12 @@ def _attention(model: Model, read: list[Vector], layer: int, found: Naive) -> li
     Q = [[_dense(w.W_Q[layer, h], x, _bias(w.b_Q, layer, h)) for h in range(c.n_heads)] for x in where]
     K = [[_dense(w.W_K[layer, g], x, _bias(w.b_K, layer, g)) for g in range(c.n_kv_heads)] for x in where]
     V = [[_dense(w.W_V[layer, g], x, _bias(w.b_V, layer, g)) for g in range(c.n_kv_heads)] for x in read]
-    Q = [[_turn(model, q, place) for q in _qk_norm(model, x, w.g_q, layer)] for place, x in enumerate(Q)]
-    K = [[_turn(model, k, place) for k in _qk_norm(model, x, w.g_k, layer)] for place, x in enumerate(K)]
+    Q = [
+        [_turn(model, q, place) for q in _qk_norm(model, x, w.g_q, w.b_q, layer)] for place, x in enumerate(Q)
+    ]
+    K = [
+        [_turn(model, k, place) for k in _qk_norm(model, x, w.g_k, w.b_k, layer)] for place, x in enumerate(K)
+    ]
     out = [[0.0 if w.b_O is None else float(w.b_O[layer, i]) for i in range(c.d_model)] for _ in read]
     found.patterns.append([])
     for h in range(c.n_heads):
@@ -133,9 +137,20 @@ def _attention(model: Model, read: list[Vector], layer: int, found: Naive) -> li
     return out
 
 
-def _qk_norm(model: Model, heads: list[Vector], gain: Any, layer: int) -> list[Vector]:
+def _qk_norm(model: Model, heads: list[Vector], gain: Any, bias: Any, layer: int) -> list[Vector]:
     c = model.config
     own = None if gain is None else gain[layer]
+    if c.qk_norm == "layernorm":
+        means = [math.fsum(x) / len(x) for x in heads]
+        return [
+            _rms(
+                [y - mean for y in x],
+                c.norm_eps,
+                None if own is None else own[h],
+                None if bias is None else bias[layer][h],
+            )
+            for h, (x, mean) in enumerate(zip(heads, means, strict=True))
+        ]
     if c.qk_norm == "head":
         return [_rms(x, c.norm_eps, own, None) for x in heads]
     if c.qk_norm == "projection":

@@ -333,7 +333,7 @@ def test_the_families_have_every_switch() -> None:
         "norm_placement": {"pre", "post", "sandwich", "branch"},
         "activation": {"relu", "relu2", "gelu", "gelu_tanh", "silu"},
         "parallel": {None, "shared", "separate"},
-        "qk_norm": {None, "head", "projection"},
+        "qk_norm": {None, "head", "projection", "layernorm"},
         "gated": {True, False},
         "tied": {True, False},
         "embed_norm": {True, False},

@@ -15,6 +15,7 @@ from ...model import Model, rewrite
 from ...model.model import check_model
 
 _OV, _QK = ("W_V", "W_O", "b_V"), ("W_Q", "W_K", "b_Q", "b_K")
+_NORMS = ("g_q", "g_k", "b_q", "b_k")
 
 
 def swap_ov(model: Model, a: str, b: str) -> Model:
@@ -34,7 +35,7 @@ def swap_ov(model: Model, a: str, b: str) -> Model:
 
 
 def swap_qk(model: Model, a: str, b: str) -> Model:
-    """Return the model in which two heads have exchanged where they look (W_Q, W_K, b_Q, b_K).
+    """Return the model in which two heads have exchanged where they look (W_Q, W_K, b_Q, b_K, LayerNorms of their own).
 
     As `swap_ov`; Elhage et al. 2021, "Attention Heads as Information Movement". Raises PathexpError where queries and
     keys are normed by weights that heads share.
@@ -53,7 +54,8 @@ def swap_qk(model: Model, a: str, b: str) -> Model:
         )
     if model.config.qk_norm == "head" and head_place(model.config, a)[0] != head_place(model.config, b)[0]:
         raise PathexpError(f"QK of {a} and {b} cannot be swapped: their layers norm queries with other gains")
-    return _swapped(model, a, b, _QK, "QK")
+    own = _NORMS if model.config.qk_norm == "layernorm" else ()
+    return _swapped(model, a, b, (*_QK, *own), "QK")
 
 
 def rebase_ov(model: Model, label: str, basis: ArrayLike) -> Model:
@@ -133,8 +135,8 @@ def ungrouped(model: Model) -> Model:
         return model
     index = [c.kv_head(head) for head in range(c.n_heads)]
     arrays = {name: getattr(w, name) for name in ("W_K", "W_V", "b_K", "b_V")}
-    if c.qk_norm == "projection":
-        arrays["g_k"] = w.g_k
+    if c.qk_norm in ("projection", "layernorm"):
+        arrays |= {"g_k": w.g_k, "b_k": w.b_k}
     repeated = {name: array[:, index] for name, array in arrays.items() if array is not None}
     return replace(model, config=replace(c, n_kv_heads=c.n_heads), weights=replace(w, **repeated))
 

@@ -75,7 +75,9 @@ class ScoreFormulas:
         """The frozen norm of queries or keys."""
         name = f"{side.lower()}_{self.head}"
         scales = Factor(f"S_{name}", graph.positions, graph.positions)
-        return (Step((scales,), (Factor(f"G_{name}", graph.d_out, graph.d_out),)),)
+        gain, center = (Factor(symbol, graph.d_out, graph.d_out) for symbol in (f"G_{name}", "C_head"))
+        centers = self.config is not None and self.config.qk_norm == "layernorm"
+        return (Step((scales,), (gain, center) if centers else (gain,)),)
 
     @property
     def position_bias(self) -> str | None:

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ...algebra import compose
+from ...algebra import Space, compose
 from ...labels import head_label
 from ...model import Trace
-from ..named import dense, diagonal, feature
+from ..named import centering, dense, diagonal, feature
 from ..nodes import Component
 from ..operators import Array, Factor, Operator, Parallel, Step, chain
 from .norms import dyad, mean_of_products, scaled, scaled_together
@@ -159,8 +159,12 @@ class Attention:
             return ()
         label, (here, there) = f"{side}_{self._name(head)}", (scale[place] for scale in self._scales(side))
         middle, content = self.projections[side][place], self.contents(side)[place]
+        before: Operator = ()
+        if self.runs.config.qk_norm == "layernorm":
+            middle, content = centered(middle), centered(content)
+            before = feature(centering(Space("head", middle.shape[-1]), "C_head"))
         one = scaled(label, middle, content, scale_slopes(here, there), self.runs.between(here, there))
-        return chain(self._gain(side, place, head), (one,))
+        return chain(self._gain(side, place, head), (one,), before)
 
     def _scales(self, side: str) -> tuple[Array, Array]:
         return self.runs.both(lambda run: run.norm_scales[f"L{self.layer}.{SIDES[side]}"])
@@ -177,7 +181,7 @@ class Attention:
         return feature(diagonal(f"G_{side}_{self._name(head)}", values, "head"))
 
     def _gain_index(self, place: int) -> tuple[int, ...]:
-        return (self.layer, place) if self.runs.config.qk_norm == "projection" else (self.layer,)
+        return (self.layer,) if self.runs.config.qk_norm == "head" else (self.layer, place)
 
     # Where changes of weights enter --------------------------------------------------------------------
 
@@ -243,8 +247,10 @@ class Attention:
         """The difference of a query or key norm's gain at the mean of what it multiplies, (n, d_head)."""
         change = self.runs.change(f"g_{SIDES[side]}", *self._gain_index(place))
         values = self.runs.both(lambda run: projection(run, self.layer, side)[place])
-        head = self.runs.config.qk_norm == "head"
-        here, there = (scale[place] if head else scale for scale in self._scales(side))
+        if self.runs.config.qk_norm == "layernorm":
+            values = (centered(values[0]), centered(values[1]))
+        together = self.runs.config.qk_norm == "projection"
+        here, there = (scale if together else scale[place] for scale in self._scales(side))
         return change * mean_of_products(values, (here, there))
 
     @cached_property
@@ -269,6 +275,11 @@ class Attention:
             side: np.einsum("hnk,hkd->nd", self.projections[side], maps[side], optimize=True)
             for side in SIDES
         }
+
+
+def centered(x: Array) -> Array:
+    """Return vectors without the mean of their numbers."""
+    return np.asarray(x - x.mean(axis=-1, keepdims=True))
 
 
 def scored_stream(run: Trace, layer: int) -> Array:

@@ -166,6 +166,9 @@ class Changes:
                     yield from self.read(
                         f"dg_{side.lower()}_{name}", gained, attention.after_norm(side, place), layer
                     )
+                    bias = self.rows(self.runs.change(f"b_{side.lower()}", layer, place))
+                    behind = attention.after_norm(side, place)
+                    yield from self.read(f"db_{side.lower()}_{name}", bias, behind, layer)
 
     # MLPs ----------------------------------------------------------------------------------------------
 

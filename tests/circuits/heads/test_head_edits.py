@@ -43,6 +43,14 @@ def test_swapped_qk_takes_the_pattern_along():
     np.testing.assert_allclose(after.head_results[0, 1], value, atol=1e-15)
 
 
+def test_swapped_qk_takes_the_layernorms_of_its_heads_along():
+    model = FAMILIES["cohere"]()
+    run = tokens(model)
+    before, after = model.run(run), swap_qk(model, "L0H0", "L0H2").run(run)
+    np.testing.assert_allclose(after.patterns[0, [2, 1, 0, 3]], before.patterns[0], atol=1e-14)
+    assert np.abs(before.patterns[0, 0] - before.patterns[0, 2]).max() > 0.01
+
+
 def test_a_shared_value_is_copied_before_it_moves():
     model = ZOO["2L-gqa"]()
     run = tokens(model)
