@@ -140,6 +140,16 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon, slopes": (
         "Falcon", {**FALCON, "alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
     ),
+    "stablelm, normed queries and keys": (
+        "StableLm", {**SIZES, "partial_rotary_factor": 0.7, "qk_layernorm": True, "layer_norm_eps": 1e-3},
+    ),
+    "phi, normed queries and keys": (
+        "Phi", {**SIZES, "partial_rotary_factor": 0.7, "pad_token_id": 0, "qk_layernorm": True, "layer_norm_eps": 1e-3},
+    ),
+    "cohere": ("Cohere", {**SIZES, "rope_theta": 500.0, "logit_scale": 0.3, "attention_bias": True, "eos_token_id": 2}),
+    "cohere, normed queries and keys": (
+        "Cohere", {**SIZES, "use_qk_norm": True, "tie_word_embeddings": False, "eos_token_id": 2},
+    ),
     "mpt": ("Mpt", {"vocab_size": 29, "d_model": 24, "n_layers": 3, "n_heads": 4, "max_seq_len": 40}),
     "mpt, three heads": (
         "Mpt",

@@ -17,6 +17,7 @@ from ..weights import Weights
 from .checkpoint import Checkpoint, Renamed, check_layers, refuse_quantized
 from .families.bert import BERT
 from .families.bloom import BLOOM
+from .families.cohere import COHERE
 from .families.falcon import FALCON
 from .families.gpt2 import GPT2
 from .families.gpt_bigcode import GPT_BIGCODE
@@ -41,6 +42,7 @@ CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 FAMILIES: Mapping[str, Family] = {
     "bert": BERT,
     "bloom": BLOOM,
+    "cohere": COHERE,
     "falcon": FALCON,
     "gemma": GEMMA,
     "gemma2": GEMMA2,

@@ -362,7 +362,7 @@ def test_an_unknown_key_is_refused_by_name_unless_it_is_waved_through(tmp_path: 
         ({"num_local_experts": 8}, "'num_local_experts' is 8: mixtures of experts"),
         ({"model_type": "mixtral", "num_local_experts": 8}, "'num_local_experts'"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "'is_encoder_decoder'"),
-        ({"model_type": "mamba"}, "model_type 'mamba' is not known; known: bert, bloom, falcon, gemma"),
+        ({"model_type": "mamba"}, "model_type 'mamba' is not known; known: bert, bloom, cohere, falcon"),
         ({"model_type": None}, "model_type None"),
         ({"model_type": ["llama"]}, r"model_type \['llama'\] is not known"),
         ({"rope_theta": 10**400}, "'rope_theta' is a whole number of 401 digits"),

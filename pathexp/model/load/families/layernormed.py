@@ -12,6 +12,7 @@ from ..gather import Piece, Turn, as_it_is, one_more
 from ..keys import Keys
 from ..options import Options
 from ..rope import rotary
+from .head_norms import one_by_one, stacked
 from .plan import Family, Plan, activation, windows
 from .projections import GATED, LAYER, ROTARY_BUFFERS, mlp, projections, sizes
 
@@ -53,7 +54,11 @@ def _plan(kind: Kind, keys: Keys, options: Options) -> Plan:
     )
     projected, mlp_biased = kind.biases(keys)
     pieces = [*projections(config, projected), *mlp(config, dict(kind.mlp), mlp_biased)]
-    return Plan(config, [*pieces, *_norms(config, kind.gain)], ROTARY_BUFFERS)
+    pieces += _norms(config, kind.gain)
+    if config.qk_norm is None:
+        return Plan(config, pieces, ROTARY_BUFFERS)
+    pieces += one_by_one(config, LAYER + "self_attn.{side}_layernorm.norms.{head}")
+    return Plan(config, pieces, ROTARY_BUFFERS, stacked)
 
 
 def _norms(c: Config, gain: Turn | None) -> Iterator[Piece]:
@@ -87,8 +92,10 @@ def _attention_and_mlp_biases(keys: Keys) -> tuple[str, bool]:
 
 
 def _stablelm(keys: Keys) -> Fields:
-    keys.must_be_off("qk_layernorm", "LayerNorms of queries and keys are not known here")
-    return {"parallel": "shared" if keys.switch("use_parallel_residual", False) else None}
+    return {
+        "parallel": "shared" if keys.switch("use_parallel_residual", False) else None,
+        "qk_norm": "layernorm" if keys.switch("qk_layernorm", False) else None,
+    }
 
 
 def _stablelm_biases(keys: Keys) -> tuple[str, bool]:

@@ -9,11 +9,12 @@ from ..gather import Piece, as_it_is, heads_in, heads_out
 from ..keys import Keys
 from ..options import Options
 from ..rope import rotary
+from .head_norms import shared
 from .plan import Family, Plan, activation, head_size, layer_norm, linear
 
 
 def _plan(keys: Keys, options: Options) -> Plan:
-    keys.must_be_off("qk_layernorm", "LayerNorms of queries and keys are not known here")
+    normed = keys.switch("qk_layernorm", False)
     n_heads, d_model = keys.size("num_attention_heads"), keys.size("hidden_size")
     d_head = keys.size("head_dim", head_size(keys, d_model, n_heads))
     config = Config(
@@ -29,10 +30,14 @@ def _plan(keys: Keys, options: Options) -> Plan:
         rotary=rotary(keys, d_head, share=0.5),
         norm="layernorm",
         norm_eps=keys.assumed_number("layer_norm_eps", 1e-5),
+        qk_norm="layernorm" if normed else None,
         activation=activation(keys, "hidden_act", "gelu_new"),
         parallel="shared",
     )
-    return Plan(config, list(_pieces(config)), (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",))
+    normed_heads = shared(config, "model.layers.{l}.self_attn.{side}_layernorm") if normed else ()
+    return Plan(
+        config, [*_pieces(config), *normed_heads], (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)
+    )
 
 
 def _pieces(c: Config) -> Iterator[Piece]:
