@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import mmap
-import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 
 from ...errors import LoadError
 from ...installation import install_command
-from .checkpoint import Numbers, Shape, not_numbers
+from .checkpoint import Numbers, Shape
 from .gguf_header import Damaged, Header, Place, read_header
+from .gguf_packings import check_packings, name_of, row_bytes, unpacked
 from .opened_file import OpenedFile
 
 _AT_ONCE = 2**19
@@ -47,51 +47,56 @@ class GgufFile:
         return {name: place.shape for name, place in self.places.items()}
 
     def read(self, name: str) -> Numbers:
-        """One tensor, unpacked. Raises LoadError for a packing that the package does not know."""
+        """One tensor, unpacked. Raises LoadError for a scale that is no number."""
         shape = self.places[name].shape
         return self.rows(name, 0, math.prod(shape[:-1])).reshape(shape)
 
     def rows(self, name: str, begin: int, end: int) -> Numbers:
-        """Some rows of one tensor, unpacked, all axes but the last taken together. Raises LoadError as `read`."""
+        """Some rows of one tensor, unpacked, all axes but the last taken together. Raises LoadError as `read`.
+
+        A tensor whose scale stands beside it, of one number, comes multiplied by it.
+        """
+        found = self._rows(name, begin, end)
+        scale = scale_of(name)
+        return found * self._rows(scale, 0, 1).astype(np.float64) if self._is_scale(scale) else found
+
+    def beside(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The tensors that stand beside these: their scales, and scales of inputs, which only rounded inputs need."""
+        found = (other for name in names for other in (scale_of(name), scale_of(name, "input_scale")))
+        return tuple(other for other in found if self._is_scale(other))
+
+    def _is_scale(self, name: str) -> bool:
+        return name in self.places and math.prod(self.places[name].shape) == 1
+
+    def _rows(self, name: str, begin: int, end: int) -> Numbers:
         place = self.places[name]
-        packing, row = self.packing(place), row_bytes(self.package, place)
-        if re.fullmatch(r"I\d+", packing.name):  # integers, not IQ4_NL and its like
-            raise not_numbers(name, packing.name, self.where)
+        row = row_bytes(self.package, place)
         width = place.shape[-1] if place.shape else 1
-        made = np.empty((end - begin, width), dtype=np.float32)
+        dtype = np.float64 if name_of(self.package, place.packing) == "F64" else np.float32
+        made = np.empty((end - begin, width), dtype=dtype)
         step = max(1, _AT_ONCE // max(1, width))
         for at in range(begin, end, step):
             count = min(step, end - at)
             raw = self.file.numbers(place.begin + at * row, count * row, np.uint8)
-            made[at - begin : at - begin + count] = self._unpacked(name, raw[None], packing).reshape(
+            made[at - begin : at - begin + count] = self._unpacked(name, raw, place.packing).reshape(
                 count, width
             )
         return made
 
-    def _unpacked(self, name: str, raw: NDArray[np.uint8], packing: Any) -> Numbers:
-        """Rows that are handed over as one long one: the package takes 16 rows at a time, which is slow."""
+    def _unpacked(self, name: str, raw: NDArray[np.uint8], packing: int) -> Numbers:
         try:
-            return np.asarray(self.package.quants.dequantize(raw, packing))
-        except (NotImplementedError, ValueError) as error:
-            raise LoadError(
-                f"Cannot load {self.where}: {name!r} is packed as {packing.name}, "
-                f"which the package 'gguf' cannot unpack: {error}"
-            ) from error
-
-    def packing(self, place: Place) -> Any:
-        """How a tensor is packed, as the package names it."""
-        return self.package.GGMLQuantizationType(place.packing)
+            return unpacked(self.package, raw, packing)
+        except ValueError as error:
+            raise LoadError(f"Cannot load {self.where}: {name!r} cannot be unpacked: {error}.") from error
 
 
-def row_bytes(package: Any, place: Place) -> int:
-    """How many bytes one row of a tensor takes. Raises Damaged for a packing that is not known, or a row of part blocks."""
-    if place.packing not in list(package.GGMLQuantizationType):
-        raise Damaged(f"a tensor is packed in way {place.packing}, which the package 'gguf' does not know")
-    block, size = package.GGML_QUANT_SIZES[package.GGMLQuantizationType(place.packing)]
-    width = place.shape[-1] if place.shape else 1
-    if width % block:
-        raise Damaged(f"a tensor of shape {place.shape} has rows of no whole blocks of {block}")
-    return int(width // block * size)
+def scale_of(name: str, kind: str = "scale") -> str:
+    """The name of the scale of a tensor.
+
+    >>> scale_of("blk.0.attn_q.weight"), scale_of("blk.0.attn_q.weight", "input_scale")
+    ('blk.0.attn_q.scale', 'blk.0.attn_q.input_scale')
+    """
+    return f"{name.removesuffix('.weight')}.{kind}"
 
 
 def open_gguf(path: str | Path) -> GgufFile:
@@ -106,6 +111,7 @@ def open_gguf(path: str | Path) -> GgufFile:
         file = OpenedFile(Path(path))
         header = _header(file)
         _check_places(path, header.places, lambda place: _bytes(gguf, place), file.size)
+        check_packings(gguf, header.places, file.where)
     except (Damaged, OSError, ValueError, struct.error, OverflowError) as error:
         raise LoadError(f"Cannot load {str(path)!r}: no GGUF file, or damaged: {error!r:.200}") from error
     return GgufFile(file, header.fields, header.places, gguf)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from ..config import Config
 from ..model import Model
 from ..weights import Weights
 from .checkpoint import check_layers
-from .gather import gather
+from .gather import Piece, gather
 from .gguf_file import GgufFile, open_gguf
 from .gguf_keys import GgufKeys, own_keys
 from .gguf_kinds import KINDS, Kind
@@ -45,8 +46,8 @@ def _model(file: GgufFile, options: Options) -> Model:
     keys.finish(options.ignore)
     shape = (config.d_vocab, config.d_model)
     tables = find_tables(file, TABLES, shape, kind.unembedded and TABLES[1] not in file.places, options)
-    unused = (FREQUENCIES.replace(".", r"\."),) if kind.turns else ()
-    arrays = gather(file, [*tables.pieces, *pieces(config, kind, file.shapes)], config.n_layers, unused)
+    wanted = [*tables.pieces, *pieces(config, kind, file.shapes)]
+    arrays = gather(file, wanted, config.n_layers, _unused(file, kind, wanted, config.n_layers))
     config = replace(config, tied=tables.shared, d_out=tables.d_out or config.d_out)
     weights = Weights(**with_segment(tables.complete(arrays)))
     return Model(config, weights, gguf_tokenizer(file.fields, file.where), name=file.file.path.stem)
@@ -104,6 +105,13 @@ def _sizes(keys: GgufKeys, kind: Kind, file: GgufFile) -> Mapping[str, Any]:
         "qk_norm": kind.qk_norm,
         "causal": keys.switch("attention.causal", kind.causal),
     }
+
+
+def _unused(file: GgufFile, kind: Kind, wanted: Sequence[Piece], n_layers: int) -> list[str]:
+    """Patterns of tensors that are read elsewhere: divisors of frequencies, scales beside matrices."""
+    names = (name for piece in wanted if len(piece.shape) > 1 for name in piece.names(n_layers))
+    read = [*file.beside(names), *([FREQUENCIES] if kind.turns else [])]
+    return [re.escape(name) for name in read]
 
 
 def _share(keys: GgufKeys, d_model: int, n_heads: int) -> int | None:

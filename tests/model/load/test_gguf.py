@@ -15,7 +15,6 @@ import pytest
 import pathexp as px
 from pathexp.errors import LoadError, LoadWarning
 from pathexp.model import Model, Rotary, random_model
-from pathexp.model.load.gguf_file import GgufFile, open_gguf
 from pathexp.model.load.gguf_keys import shortest
 
 gguf = pytest.importorskip("gguf")
@@ -128,32 +127,6 @@ def test_packed_numbers_are_unpacked(tmp_path: Path, packed: str, error: float) 
     found = px.load(path).weights.W_in
     assert np.abs(found - model.weights.W_in).max() < error * np.abs(model.weights.W_in).max()
     assert not np.array_equal(found, model.weights.W_in)
-
-
-@pytest.mark.parametrize("packed", ["IQ4_NL", "IQ4_XS", "IQ2_XXS", "IQ3_S", "IQ1_M"])
-def test_packings_by_tables_are_unpacked_as_the_package_does(tmp_path: Path, packed: str) -> None:
-    form = getattr(gguf.GGMLQuantizationType, packed)
-    file, raw = of_one(tmp_path / "x.gguf", form)
-    np.testing.assert_array_equal(file.read("x"), gguf.quants.dequantize(raw, form))
-    np.testing.assert_array_equal(file.rows("x", 1, 3), gguf.quants.dequantize(raw[1:3], form))
-
-
-def test_integers_are_no_weights(tmp_path: Path) -> None:
-    file, _ = of_one(tmp_path / "x.gguf", gguf.GGMLQuantizationType.I32)
-    with pytest.raises(LoadError, match="'x' holds I32, no plain real numbers"):
-        file.read("x")
-
-
-def of_one(path: Path, form: Any) -> tuple[GgufFile, np.ndarray]:
-    """A file of one tensor of four rows, of random bytes that are finite numbers, and these."""
-    raw = np.random.default_rng(0).integers(0, 60, (4, gguf.GGML_QUANT_SIZES[form][1]), dtype=np.uint8)
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_tensor("x", raw, raw_dtype=form)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return open_gguf(path), raw
 
 
 def test_scaled_rotary_positions(tmp_path: Path) -> None:
