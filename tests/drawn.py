@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from pathexp.model.config import CHOICES
 from pathexp.model.handmade import random_model
 from pathexp.model.model import Model
-from pathexp.model.rotary import Linear, Llama3, Rotary, Yarn
+from pathexp.model.rotary import Dynamic, Linear, Llama3, Rotary, Yarn
 
 SCALINGS = (
     None,
     Linear(factor=2.5),
     Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_n_ctx=30),
     Yarn(factor=4.0, original_n_ctx=20),
+    Dynamic(factor=2.0, original_n_ctx=4),
     Yarn(factor=3.0, original_n_ctx=50, beta_fast=8.0, attention_factor=0.8, truncate=False),
 )
 
@@ -84,9 +85,13 @@ def _norms(draw: st.DrawFn, norm: str | None) -> dict[str, Any]:
 def _scores(draw: st.DrawFn, sizes: dict[str, Any]) -> dict[str, Any]:
     positions = draw(st.sampled_from(CHOICES["positions"]))
     windows = st.lists(st.sampled_from((None, 1, 3)), min_size=sizes["layers"], max_size=sizes["layers"])
+    by_layer = positions == "rotary" and draw(st.booleans())
+    one = _rotary(sizes["d_head"])
+    each = st.lists(st.none() | one, min_size=sizes["layers"], max_size=sizes["layers"])
     return {
         "positions": positions,
-        "rotary": draw(_rotary(sizes["d_head"])) if positions == "rotary" else None,
+        "rotary": draw(one) if positions == "rotary" and not by_layer else None,
+        "rotaries": draw(each) if by_layer else None,
         "attention_cap": draw(st.sampled_from((None, 1.5))),
         "windows": draw(st.none() | windows),
     }

@@ -16,7 +16,7 @@ import numpy as np
 
 from pathexp.model.handmade import induction_model, random_model, zero_layer_bigram
 from pathexp.model.model import Model
-from pathexp.model.rotary import Linear, Llama3, Rotary, Yarn
+from pathexp.model.rotary import Dynamic, Linear, Llama3, LongRope, Rotary, Yarn
 
 Maker = Callable[[], Model]
 
@@ -95,6 +95,14 @@ FAMILIES: Mapping[str, Maker] = {
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_n_ctx=30)), seed=39),
     "yarn": partial(_llama, rotary=Rotary(scaling=Yarn(factor=4.0, original_n_ctx=10)), seed=40),
     "linear": partial(_llama, rotary=Rotary(scaling=Linear(factor=2.0), pairing="adjacent"), seed=41),
+    "dynamic": partial(_llama, rotary=Rotary(base=50.0, scaling=Dynamic(factor=3.0, original_n_ctx=4)), seed=55),
+    "longrope": partial(_llama, rotary=Rotary(base=50.0, scaling=LongRope(
+        short=(1.0, 1.5), long=(1.2, 6.0), original_n_ctx=4, attention_factor=1.3)), seed=56),
+    "smollm3": partial(_llama, rotaries=(Rotary(base=50.0), None), tied=True, seed=57),
+    "gemma3": partial(
+        _turned, gated=True, activation="gelu_tanh", norm_placement="sandwich", qk_norm="head", windows=(4, None),
+        rotaries=(Rotary(base=20.0), Rotary(base=500.0, scaling=Linear(factor=2.0))), tied=True, seed=58,
+    ),
     "mistral": partial(_llama, windows=5, seed=42),
     "qwen3": partial(_llama, qk_norm="head", seed=43),
     "gemma2": partial(

@@ -20,13 +20,17 @@ from .operators import Array, Factor
 
 @dataclass(frozen=True)
 class ScoreForm:
-    """The form of one head: its scale, its rotation and its soft-cap if any, its ALiBi slope (0 without)."""
+    """The form of one head: its scale, its rotation and its soft-cap if any, its ALiBi slope (0 without).
+
+    `length`: how long the text is, for rotations that depend on it (1: those of a short text).
+    """
 
     d_head: int
     scale: float
     rotary: Rotary | None = None
     slope: float = 0.0
     cap: float | None = None
+    length: int = 1
 
     @property
     def by_distance(self) -> bool:
@@ -45,7 +49,7 @@ class ScoreForm:
             return None
         name = f"R_{distance}" if distance >= 0 else f"R_m{-distance}"
         space = Space("head", self.d_head)
-        array = rotation(self.rotary, -distance, self.d_head)
+        array = rotation(self.rotary, -distance, self.d_head, self.length)
         return Factor(name, self.d_head, self.d_head, Dense(array, space, space, name))
 
     def met(self, keys: Array, query: int) -> Array:
@@ -53,7 +57,7 @@ class ScoreForm:
         if self.rotary is None:
             return keys
         n = keys.shape[-2]
-        turns = np.stack([rotation(self.rotary, j - query, self.d_head) for j in range(n)])
+        turns = np.stack([rotation(self.rotary, j - query, self.d_head, self.length) for j in range(n)])
         return np.einsum("jab,...jb->...ja", turns, keys)  # type: ignore[no-any-return]
 
     def ratios(self, scores: Array) -> Array:
@@ -68,7 +72,7 @@ class ScoreForm:
         return -self.slope * np.abs(query - np.arange(n, dtype=np.float64))
 
 
-def rotation(rotary: Rotary, steps: int, d_head: int) -> Array:
+def rotation(rotary: Rotary, steps: int, d_head: int, length: int = 1) -> Array:
     """Return the matrix that turns a head's vectors by `steps` positions, (d_head, d_head).
 
     Queries and keys are each multiplied by the rotation's amplitude (YaRN), the form by its square.
@@ -79,7 +83,7 @@ def rotation(rotary: Rotary, steps: int, d_head: int) -> Array:
            [ 0.8415,  0.5403,  0.    ],
            [ 0.    ,  0.    ,  1.    ]])
     """
-    angles = steps * rotary.frequencies()
+    angles = steps * rotary.frequencies(length)
     first, second = rotary.pairs()
     matrix = np.eye(d_head)
     cos, sin = (rotary.amplitude**2 * turn(angles) for turn in (np.cos, np.sin))
@@ -88,7 +92,8 @@ def rotation(rotary: Rotary, steps: int, d_head: int) -> Array:
     return matrix
 
 
-def score_form(config: Config, head: int) -> ScoreForm:
-    """Return the form of one head of a model, by its number in its layer."""
+def score_form(config: Config, layer: int, head: int, length: int = 1) -> ScoreForm:
+    """Return the form of one head of a model, in a text of so many positions."""
     slope = config.alibi_slopes[head] if config.alibi_slopes else 0.0
-    return ScoreForm(config.d_head, config.attention_scale, config.rotary, slope, config.attention_cap)
+    rotary = config.rotary_of(layer)
+    return ScoreForm(config.d_head, config.attention_scale, rotary, slope, config.attention_cap, length)

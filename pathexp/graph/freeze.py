@@ -129,7 +129,7 @@ def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
     if layers:
         within = [
             *(["soft-capped"] if config.attention_cap is not None else []),
-            *(["rotary"] if config.positions == "rotary" else []),
+            *_rotary(config),
             *(["with ALiBi slopes"] if config.positions == "alibi" else []),
             *(["of normed queries and keys"] if config.qk_norm else []),
         ]
@@ -143,6 +143,16 @@ def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
         yield f"gates of the transform before U, {config.activation}(z)/z: {config.d_model} × {n} positions"
     if config.logit_cap is not None:
         yield _cap_sentence(config.logit_cap, freezing)
+
+
+def _rotary(config: Config) -> Iterator[str]:
+    """How positions turn queries and keys, where they do."""
+    if config.rotaries is None:
+        yield from ["rotary"] if config.positions == "rotary" else []
+    elif turned := sum(rotary is not None for rotary in config.rotaries):
+        bases = {rotary.base for rotary in config.rotaries if rotary is not None}
+        of = "" if len(bases) == 1 else f", {len(bases)} bases"
+        yield f"rotary in {turned} of {config.n_layers} layers{of}"
 
 
 def _mlp_sentence(config: Config, freezing: Freezing, n: int) -> str:

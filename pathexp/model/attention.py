@@ -39,7 +39,7 @@ def attend(
     values = project(read, weights.W_V[layer], at(weights.b_V, layer))
     queries, query_scales = normed(queries, at(weights.g_q, layer), at(weights.b_q, layer), config)
     keys, key_scales = normed(keys, at(weights.g_k, layer), at(weights.b_k, layer), config)
-    queries, keys = turned(queries, config), turned(keys, config)
+    queries, keys = (turned(heads, layer, config) for heads in (queries, keys))
     scores = masked(scored(queries, per_head(keys, config), layer, config), layer, config)
     pattern = softmax(scores)
     z = pattern @ per_head(values, config)
@@ -75,9 +75,10 @@ def normed(
     return result.reshape(n, count, width).transpose(1, 0, 2), scale
 
 
-def turned(heads: Array, config: Config) -> Array:
-    """Queries or keys turned by their position, where positions are rotary."""
-    return heads if config.rotary is None else config.rotary.turned(heads)
+def turned(heads: Array, layer: int, config: Config) -> Array:
+    """Queries or keys turned by their position, where positions of a layer are rotary."""
+    rotary = config.rotary_of(layer)
+    return heads if rotary is None else rotary.turned(heads)
 
 
 def per_head(grouped: Array, config: Config) -> Array:

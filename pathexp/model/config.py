@@ -34,7 +34,7 @@ class Config:
 
     Positions: "none"; "learned" and "sinusoidal" (Vaswani et al. 2017, section 3.5) are added to the
     embedding; "qk" adds W_pos to what queries and keys read, after the norm, and never to the stream (Press
-    et al. 2021, "Shortformer"); "rotary" turns queries and keys as ``rotary`` says; "alibi" takes a slope per
+    et al. 2021, "Shortformer"); "rotary" turns queries and keys as ``rotary`` says, or as ``rotaries`` says for each layer (None: not at all); "alibi" takes a slope per
     head times the distance from the scores (Press et al. 2022); ``head_slopes`` gives slopes other than the paper's.
 
     Norms: ``norm`` is None, "layernorm" or "rmsnorm". ``norm_placement`` "pre": each branch reads through a
@@ -76,6 +76,7 @@ class Config:
     d_mlp: int = 0
     positions: str = "none"
     rotary: Rotary | None = None  # None: Rotary() where positions are rotary
+    rotaries: tuple[Rotary | None, ...] | None = None  # one per layer, in the place of rotary
     head_slopes: tuple[float, ...] | None = None  # None: those of Press et al. where positions are alibi
     norm: str | None = None
     norm_placement: str = "pre"
@@ -103,6 +104,7 @@ class Config:
         for problem in _misfits(self):
             raise ConfigError(problem)
         self._set("windows", _windows(self.windows, self.n_layers))
+        self._set("rotaries", _rotaries(self))
         self._set("rotary", _rotary(self))
         self._set("head_slopes", _head_slopes(self))
 
@@ -149,6 +151,15 @@ class Config:
         """How far a query of a layer sees: keys less than so many positions away, or None for all."""
         return None if self.windows is None else self.windows[layer]
 
+    def rotary_of(self, layer: int) -> Rotary | None:
+        """How queries and keys of a layer are turned, None where they are not.
+
+        >>> sizes = dict(n_layers=2, n_heads=1, d_model=8, d_head=4, d_vocab=5, n_ctx=4, positions="rotary")
+        >>> Config(**sizes, rotaries=(Rotary(), None)).rotary_of(1) is None
+        True
+        """
+        return self.rotary if self.rotaries is None else self.rotaries[layer]
+
     @property
     def alibi_slopes(self) -> tuple[float, ...] | None:
         """ALiBi's slope of each head: scores get minus slope times distance; None for other positions.
@@ -186,7 +197,8 @@ class Config:
         >>> Config.from_dict(config.to_dict()) == config
         True
         """
-        return asdict(self) | {"rotary": None if self.rotary is None else self.rotary.to_dict()}
+        of_layers = None if self.rotaries is None else [_rotary_dict(rotary) for rotary in self.rotaries]
+        return asdict(self) | {"rotary": _rotary_dict(self.rotary), "rotaries": of_layers}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -196,10 +208,10 @@ class Config:
         """
         required = [field.name for field in fields(cls) if field.default is MISSING]
         check_names("Config", values, (field.name for field in fields(cls)), required)
-        rotary = values.get("rotary")
-        return cls(
-            **dict(values) | {"rotary": Rotary.from_dict(rotary) if isinstance(rotary, Mapping) else rotary}
-        )
+        of_layers = values.get("rotaries")
+        if isinstance(of_layers, list | tuple):
+            of_layers = tuple(_read_rotary(rotary) for rotary in of_layers)
+        return cls(**dict(values) | {"rotary": _read_rotary(values.get("rotary")), "rotaries": of_layers})
 
 
 def _misfits(c: Config) -> list[str]:
@@ -229,6 +241,12 @@ def _misfits(c: Config) -> list[str]:
         f"rotary={c.rotary!r} needs positions='rotary', found {c.positions!r}.": (
             c.rotary is not None and c.positions != "rotary"
         ),
+        f"rotaries need positions='rotary', found {c.positions!r}.": (
+            c.rotaries is not None and c.positions != "rotary"
+        ),
+        "rotary and rotaries are both given: one for all layers, or one for each.": (
+            c.rotary is not None and c.rotaries is not None
+        ),
         f"head_slopes={c.head_slopes!r} needs positions='alibi', found {c.positions!r}.": (
             c.head_slopes is not None and c.positions != "alibi"
         ),
@@ -253,11 +271,35 @@ def _windows(given: object, n_layers: int) -> tuple[int | None, ...] | None:
 
 
 def _rotary(c: Config) -> Rotary | None:
-    if c.positions != "rotary":
+    if c.positions != "rotary" or c.rotaries is not None:
         return None
-    if c.rotary is not None and not isinstance(c.rotary, Rotary):
-        raise ConfigError(f"rotary must be a Rotary or None, found {c.rotary!r}.")
-    rotary = c.rotary or Rotary()
+    return _filled(c, Rotary() if c.rotary is None else c.rotary)
+
+
+def _rotaries(c: Config) -> tuple[Rotary | None, ...] | None:
+    """One a layer, None where queries and keys are not turned."""
+    given = c.rotaries
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple) or len(given) != c.n_layers:
+        raise ConfigError(
+            f"rotaries must give a Rotary or None for each of the {c.n_layers} layers, found {given!r:.200}."
+        )
+    return tuple(None if rotary is None else _filled(c, rotary) for rotary in given)
+
+
+def _rotary_dict(rotary: Rotary | None) -> dict[str, Any] | None:
+    return None if rotary is None else rotary.to_dict()
+
+
+def _read_rotary(value: Any) -> Any:
+    return Rotary.from_dict(value) if isinstance(value, Mapping) else value
+
+
+def _filled(c: Config, rotary: object) -> Rotary:
+    """With the dims that turn."""
+    if not isinstance(rotary, Rotary):
+        raise ConfigError(f"rotary must be a Rotary or None, found {rotary!r}.")
     filled = rotary if rotary.dims is not None else replace(rotary, dims=c.d_head)
     if filled.dims > c.d_head:
         raise ConfigError(f"rotary dims must be at most d_head: found dims={filled.dims}, d_head={c.d_head}.")

@@ -29,7 +29,7 @@ class Linear:
     def __post_init__(self) -> None:
         _numbers(self, above=0, names=("factor",))
 
-    def scaled(self, frequencies: Array, base: float) -> Array:
+    def scaled(self, frequencies: Array, base: float, n: int = 1) -> Array:
         """The frequencies, (pairs), as this scaling has them, in radians a position."""
         return frequencies / self.factor
 
@@ -65,7 +65,7 @@ class Llama3:
                 f"found {self.high_freq_factor} and {self.low_freq_factor}."
             )
 
-    def scaled(self, frequencies: Array, base: float) -> Array:
+    def scaled(self, frequencies: Array, base: float, n: int = 1) -> Array:
         """The frequencies, (pairs), as this scaling has them, in radians a position."""
         turns = self.original_n_ctx * frequencies / (2 * math.pi)
         kept = (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
@@ -106,7 +106,7 @@ class Yarn:
                 f"beta_fast must be above beta_slow, found {self.beta_fast} and {self.beta_slow}."
             )
 
-    def scaled(self, frequencies: Array, base: float) -> Array:
+    def scaled(self, frequencies: Array, base: float, n: int = 1) -> Array:
         """The frequencies, (pairs), as this scaling has them, in radians a position."""
         pair = np.arange(len(frequencies), dtype=np.float64)
         low, high = self._passage(len(frequencies), math.log(base))
@@ -144,15 +144,9 @@ class Divided:
     divisors: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if isinstance(self.divisors, str) or not isinstance(self.divisors, Sequence) or not self.divisors:
-            raise ConfigError(f"divisors must be numbers, one a pair, found {self.divisors!r:.80}.")
-        checked = (
-            float(check(f"divisors[{pair}]", value, finite(above=0), ConfigError))
-            for pair, value in enumerate(self.divisors)
-        )
-        object.__setattr__(self, "divisors", tuple(checked))
+        object.__setattr__(self, "divisors", _one_a_pair("divisors", self.divisors))
 
-    def scaled(self, frequencies: Array, base: float) -> Array:
+    def scaled(self, frequencies: Array, base: float, n: int = 1) -> Array:
         """The frequencies, (pairs), as this scaling has them, in radians a position."""
         divided: Array = frequencies / np.array(self.divisors)
         return divided
@@ -163,12 +157,81 @@ class Divided:
         return 1.0
 
 
-Scaling = Linear | Llama3 | Yarn | Divided
+@dataclass(frozen=True, kw_only=True)
+class Dynamic:
+    """A base that grows with the length of the text, once that is longer than ``original_n_ctx`` positions.
+
+    Text of n positions is turned with base · (factor · n / original_n_ctx - (factor - 1))^(dims / (dims - 2)):
+    the slowest pair turns as if the text were that much shorter, the fastest as ever. "Dynamic NTK-aware scaling",
+    Peng et al. 2023, "YaRN", section 3.3.
+
+    >>> Dynamic(factor=2.0, original_n_ctx=8).scaled(np.array([1.0, 0.01]), base=1e4, n=16).tolist()
+    [1.0, 0.0033333333333333335]
+    """
+
+    factor: float
+    original_n_ctx: int
+
+    def __post_init__(self) -> None:
+        _numbers(self, above=0, names=("factor",))
+        int(check("original_n_ctx", self.original_n_ctx, whole(1), ConfigError))
+        if self.factor < 1:
+            raise ConfigError(f"factor: expected a finite number ≥ 1, got {self.factor}.")
+
+    def scaled(self, frequencies: Array, base: float, n: int = 1) -> Array:
+        """The frequencies, (pairs), in a text of n positions, in radians a position."""
+        stretch = max(self.factor * n / self.original_n_ctx - (self.factor - 1), 1.0)
+        pair = np.arange(len(frequencies), dtype=np.float64)
+        slowed: Array = frequencies * stretch ** (-pair / max(len(frequencies) - 1, 1))
+        return slowed
+
+    @property
+    def amplitude(self) -> float:
+        """What turned queries and keys are multiplied by."""
+        return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongRope:
+    """Each frequency divided by a number of its own: by those of ``long`` in a text of more than ``original_n_ctx``.
+
+    ``attention_factor`` multiplies turned queries and keys, in short texts too. Ding et al. 2024, "LongRoPE".
+
+    >>> scaling = LongRope(short=(1.0, 1.0), long=(1.0, 4.0), original_n_ctx=8, attention_factor=1.2)
+    >>> [scaling.scaled(np.array([1.0, 0.01]), base=1e4, n=n).tolist() for n in (8, 9)]
+    [[1.0, 0.01], [1.0, 0.0025]]
+    """
+
+    short: tuple[float, ...]
+    long: tuple[float, ...]
+    original_n_ctx: int
+    attention_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        _numbers(self, above=0, names=("attention_factor",))
+        int(check("original_n_ctx", self.original_n_ctx, whole(1), ConfigError))
+        for name in ("short", "long"):
+            object.__setattr__(self, name, _one_a_pair(name, getattr(self, name)))
+
+    def scaled(self, frequencies: Array, base: float, n: int = 1) -> Array:
+        """The frequencies, (pairs), in a text of n positions, in radians a position."""
+        divided: Array = frequencies / np.array(self.long if n > self.original_n_ctx else self.short)
+        return divided
+
+    @property
+    def amplitude(self) -> float:
+        """What turned queries and keys are multiplied by."""
+        return self.attention_factor
+
+
+Scaling = Linear | Llama3 | Yarn | Divided | Dynamic | LongRope
 _SCALINGS: Mapping[str, type[Scaling]] = {
     "linear": Linear,
     "llama3": Llama3,
     "yarn": Yarn,
     "divided": Divided,
+    "dynamic": Dynamic,
+    "longrope": LongRope,
 }
 
 
@@ -201,23 +264,24 @@ class Rotary:
                 )
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
             raise ConfigError(
-                f"rotary scaling must be Linear, Llama3, Yarn, Divided or None, found {self.scaling!r}."
+                f"rotary scaling must be one of {', '.join(kind.__name__ for kind in _SCALINGS.values())} or None, found {self.scaling!r}."
             )
         _check_divisors(self)
 
-    def frequencies(self) -> Array:
+    def frequencies(self, n: int = 1) -> Array:
         """The angle by which each pair turns from one position to the next, (dims / 2), in radians.
 
+        ``n``: how long the text is, for scalings that depend on it; without, those of a short text.
         Raises ConfigError while ``dims`` is None.
         """
         if self.dims is None:
             raise ConfigError("rotary dims are not known: give dims, or take the Rotary that a Config holds.")
         plain = self.base ** (-np.arange(0, self.dims, 2, dtype=np.float64) / self.dims)
-        return plain if self.scaling is None else self.scaling.scaled(plain, self.base)
+        return plain if self.scaling is None else self.scaling.scaled(plain, self.base, n)
 
     @property
     def amplitude(self) -> float:
-        """What turned numbers are multiplied by: 1 but for YaRN."""
+        """What turned numbers are multiplied by: 1 but for YaRN and LongRoPE."""
         return 1.0 if self.scaling is None else self.scaling.amplitude
 
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -231,7 +295,8 @@ class Rotary:
         >>> Rotary(dims=4, pairing="half").turned(np.array([[1.0, 0, 0, 0]] * 2))[1].round(7).tolist()
         [0.5403023, 0.0, 0.841471, 0.0]
         """
-        angles = np.arange(vectors.shape[-2])[:, None] * self.frequencies()  # (n, pairs)
+        n = vectors.shape[-2]
+        angles = np.arange(n)[:, None] * self.frequencies(n)  # (n, pairs)
         cos, sin = np.cos(angles) * self.amplitude, np.sin(angles) * self.amplitude
         first, second = self.pairs()
         turned = np.array(vectors)
@@ -259,12 +324,17 @@ class Rotary:
 
 
 def _check_divisors(rotary: Rotary) -> None:
-    if rotary.dims is None or not isinstance(rotary.scaling, Divided):
-        return
-    if len(rotary.scaling.divisors) != rotary.dims // 2:
+    scaling, given = rotary.scaling, []
+    if isinstance(scaling, Divided):
+        given = [scaling.divisors]
+    if isinstance(scaling, LongRope):
+        given = [scaling.short, scaling.long]
+    for divisors in given if rotary.dims is not None else ():
+        if len(divisors) == rotary.dims // 2:
+            continue
         raise ConfigError(
             f"rotary scaling must give one divisor for each of the {rotary.dims // 2} pairs of dims={rotary.dims}, "
-            f"found {len(rotary.scaling.divisors)}."
+            f"found {len(divisors)}."
         )
 
 
@@ -290,6 +360,16 @@ def _numbers(scaling: object, above: float, names: tuple[str, ...]) -> None:
         object.__setattr__(
             scaling, name, float(check(name, getattr(scaling, name), finite(above=above), ConfigError))
         )
+
+
+def _one_a_pair(name: str, given: object) -> tuple[float, ...]:
+    """Numbers above zero, one a pair."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise ConfigError(f"{name} must be numbers, one a pair, found {given!r:.80}.")
+    return tuple(
+        float(check(f"{name}[{pair}]", value, finite(above=0), ConfigError))
+        for pair, value in enumerate(given)
+    )
 
 
 def _mixed(kept: Array, divided: Array, share: Array) -> Array:

@@ -120,10 +120,12 @@ def _attention(model: Model, read: list[Vector], layer: int, found: Naive) -> li
     K = [[_dense(w.W_K[layer, g], x, _bias(w.b_K, layer, g)) for g in range(c.n_kv_heads)] for x in where]
     V = [[_dense(w.W_V[layer, g], x, _bias(w.b_V, layer, g)) for g in range(c.n_kv_heads)] for x in read]
     Q = [
-        [_turn(model, q, place) for q in _qk_norm(model, x, w.g_q, w.b_q, layer)] for place, x in enumerate(Q)
+        [_turn(model, layer, len(read), q, place) for q in _qk_norm(model, x, w.g_q, w.b_q, layer)]
+        for place, x in enumerate(Q)
     ]
     K = [
-        [_turn(model, k, place) for k in _qk_norm(model, x, w.g_k, w.b_k, layer)] for place, x in enumerate(K)
+        [_turn(model, layer, len(read), k, place) for k in _qk_norm(model, x, w.g_k, w.b_k, layer)]
+        for place, x in enumerate(K)
     ]
     out = [[0.0 if w.b_O is None else float(w.b_O[layer, i]) for i in range(c.d_model)] for _ in read]
     found.patterns.append([])
@@ -160,12 +162,13 @@ def _qk_norm(model: Model, heads: list[Vector], gain: Any, bias: Any, layer: int
     return heads
 
 
-def _turn(model: Model, x: Vector, place: int) -> Vector:
-    rotary = model.config.rotary
+def _turn(model: Model, layer: int, n: int, x: Vector, place: int) -> Vector:
+    c = model.config
+    rotary = c.rotary if c.rotaries is None else c.rotaries[layer]
     if rotary is None:
         return x
     turned, half = list(x), rotary.dims // 2
-    for pair, frequency in enumerate(rotary.frequencies()):
+    for pair, frequency in enumerate(rotary.frequencies(n)):
         a, b = (pair, pair + half) if rotary.pairing == "half" else (2 * pair, 2 * pair + 1)
         point = complex(x[a], x[b]) * cmath.rect(rotary.amplitude, place * float(frequency))
         turned[a], turned[b] = point.real, point.imag

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pathexp.errors import ConfigError
 from pathexp.model.config import Config
 from pathexp.model.positions import sinusoids, slopes, visible
-from pathexp.model.rotary import Linear, Llama3, Rotary, Yarn
+from pathexp.model.rotary import Dynamic, Linear, Llama3, LongRope, Rotary, Yarn
 from tests.drawn import SCALINGS
 
 LLAMA3 = Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_n_ctx=8192)
@@ -112,6 +112,36 @@ def test_scalings_are_those_that_were_published(dims: int, base: float) -> None:
     np.testing.assert_allclose(linear, plain / 4, rtol=1e-15)
 
 
+def test_a_base_that_grows_with_the_text() -> None:
+    """As published: the base is multiplied, once the text is longer than the model was trained for."""
+    scaling = Dynamic(factor=4.0, original_n_ctx=16)
+    rotary = Rotary(dims=8, base=500.0, scaling=scaling)
+    for n in (1, 15, 16):
+        np.testing.assert_array_equal(rotary.frequencies(n), Rotary(dims=8, base=500.0).frequencies())
+    for n in (17, 40, 300):
+        base = 500.0 * (4.0 * n / 16 - 3.0) ** (8 / 6)
+        np.testing.assert_allclose(rotary.frequencies(n), Rotary(dims=8, base=base).frequencies(), rtol=1e-13)
+    assert Rotary(dims=2, scaling=scaling).frequencies(99).tolist() == [1.0]
+
+
+def test_divisors_for_short_and_for_long_text() -> None:
+    scaling = LongRope(short=(1.0, 2.0), long=(3.0, 4.0), original_n_ctx=16, attention_factor=1.19)
+    rotary = Rotary(dims=4, base=100.0, scaling=scaling)
+    np.testing.assert_allclose(rotary.frequencies(16), [1.0, 0.05])
+    np.testing.assert_allclose(rotary.frequencies(17), [1 / 3, 0.025])
+    at_one = rotary.turned(np.ones((17, 4)))[1]
+    assert at_one[0] == pytest.approx(1.19 * (math.cos(1 / 3) - math.sin(1 / 3)))
+
+
+def test_scalings_that_depend_on_length_are_checked() -> None:
+    with pytest.raises(ConfigError, match=r"factor: expected a finite number ≥ 1, got 0\.5"):
+        Dynamic(factor=0.5, original_n_ctx=4)
+    with pytest.raises(ConfigError, match=r"long\[1\]: expected a finite number > 0, got 0"):
+        LongRope(short=(1.0, 1.0), long=(1.0, 0), original_n_ctx=4)
+    with pytest.raises(ConfigError, match="one divisor for each of the 3 pairs of dims=6, found 2"):
+        Rotary(dims=6, scaling=LongRope(short=(1.0, 1.0, 1.0), long=(1.0, 2.0), original_n_ctx=4))
+
+
 def test_scalings_change_something_in_the_middle() -> None:
     plain = Rotary(dims=64, base=500000.0).frequencies()
     for scaling in (LLAMA3, Yarn(factor=4.0, original_n_ctx=2048)):
@@ -145,7 +175,7 @@ def test_it_goes_through_json(scaling: Any) -> None:
         (lambda: Rotary(pairing="interleaved"), "expected one of 'half', 'adjacent'"),
         (
             lambda: Rotary(scaling="yarn"),  # type: ignore[arg-type]
-            "rotary scaling must be Linear, Llama3, Yarn, Divided or None, found 'yarn'",
+            "rotary scaling must be one of Linear, Llama3, Yarn, Divided, Dynamic, LongRope or None, found 'yarn'",
         ),
         (lambda: Rotary().frequencies(), "rotary dims are not known"),
         (lambda: Linear(factor=0.0), "factor: expected a finite number > 0, got 0.0"),

@@ -13,6 +13,7 @@ from pathexp.model.activations import GATES
 from pathexp.model.config import Config
 from pathexp.model.handmade import random_model
 from pathexp.model.model import Model
+from pathexp.model.rotary import Rotary
 from pathexp.model.trace import Trace
 from pathexp.model.weights import Weights, expected
 from tests.zoo import FAMILIES, ZOO
@@ -267,6 +268,14 @@ def test_query_heads_of_a_group_share_keys_and_values() -> None:
             "parallel='shared' is known with norm_placement='pre' only, found 'post'",
         ),
         ({"activation": "swish"}, "expected one of 'relu', 'relu2', 'gelu', 'gelu_tanh', 'silu'"),
+        ({"rotaries": (None, None)}, "rotaries need positions='rotary', found 'none'"),
+        ({"positions": "rotary", "rotaries": (None,)}, "for each of the 2 layers, found"),
+        ({"positions": "rotary", "rotaries": (None, 4)}, "rotary must be a Rotary or None, found 4"),
+        ({"positions": "rotary", "rotaries": (None, Rotary(dims=6))}, "at most d_head: found dims=6"),
+        (
+            {"positions": "rotary", "rotaries": (None, None), "rotary": Rotary()},
+            "rotary and rotaries are both given",
+        ),
         ({"head_slopes": (0.5, 0.25)}, "needs positions='alibi', found 'none'"),
         ({"positions": "alibi", "head_slopes": (0.5,)}, "one slope for each of the 2 heads"),
         ({"positions": "alibi", "head_slopes": "ab"}, "one slope for each of the 2 heads"),
@@ -340,7 +349,7 @@ def test_the_families_have_every_switch() -> None:
         "causal": {True, False},
     }.items():
         assert {getattr(c, name) for c in configs} == values, name
-    for name in ("attention_cap", "logit_cap", "windows", "head_slopes"):
+    for name in ("attention_cap", "logit_cap", "windows", "head_slopes", "rotaries"):
         assert any(getattr(c, name) is not None for c in configs), name
     for name in ("embedding_multiplier", "residual_multiplier", "logit_multiplier"):
         assert any(getattr(c, name) != 1 for c in configs), name

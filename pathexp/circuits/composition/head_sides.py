@@ -37,10 +37,12 @@ class HeadSides:
         if side == "V":
             return Side(labels, self._values, np.swapaxes(self._outputs, 1, 2))
         queries, keys = self._queries, self._keys
-        turn = self._rotation()
+        turn = self._rotations()
         if side == "Q":
             return Side(labels, queries, np.swapaxes(keys if turn is None else turn @ keys, 1, 2))
-        return Side(labels, keys, np.swapaxes(queries if turn is None else turn.T @ queries, 1, 2))
+        return Side(
+            labels, keys, np.swapaxes(queries if turn is None else np.swapaxes(turn, -1, -2) @ queries, 1, 2)
+        )
 
     def writer(self) -> Side:
         """What heads write, by all they read: W_OV."""
@@ -58,9 +60,14 @@ class HeadSides:
     def _values(self) -> Array:
         return self._read("V")
 
-    def _rotation(self) -> Array | None:
-        turn = score_form(self.ports.model.config, 0).rotation(self.distance)
-        return None if turn is None else turn.numbers().dense()
+    def _rotations(self) -> Array | None:
+        """What stands between queries and keys of each head, (heads, d_head, d_head); None where nothing does."""
+        c = self.ports.model.config
+        turns = [score_form(c, layer, 0).rotation(self.distance) for layer in range(c.n_layers)]
+        if all(turn is None for turn in turns):
+            return None
+        arrays = [np.eye(c.d_head) if turn is None else turn.numbers().dense() for turn in turns]
+        return np.repeat(np.array(arrays), c.n_heads, axis=0)
 
     def _read(self, side: str) -> Array:
         """W_Q, W_K or W_V of all heads, norms folded if so asked, (heads, d_head, d_model)."""

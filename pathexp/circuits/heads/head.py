@@ -110,7 +110,7 @@ class Head(Answer):
     @property
     def form(self) -> ScoreForm:
         """How queries and keys of this head meet: scale, rotation, slope."""
-        return score_form(self.model.config, self.index)
+        return score_form(self.model.config, self.layer, self.index)
 
     # Circuits on the stream ----------------------------------------------------------------------------
 

@@ -92,7 +92,8 @@ def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
     """
     check_model(model, "rebase_qk")
     config = model.config
-    if config.rotary is not None:
+    place = head_place(config, label)
+    if config.rotary_of(place[0]) is not None:
         raise PathexpError(
             f"QK of {label} cannot be re-based under rotary positions: pairs of its numbers are turned by angles "
             "of their own between W_Q and W_K, so the basis matters. OV can: rebase_ov"
@@ -101,7 +102,6 @@ def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
         raise PathexpError(
             f"QK of {label} cannot be re-based: its queries and keys are normed in their basis"
         )
-    place = head_place(config, label)
     M, inverse = _invertible(basis, config.d_head, label)
     return rewrite.proven(model, _turned_qk(model, place, M, inverse), f"rebase_qk({label})")
 

@@ -55,8 +55,7 @@ class ScoreDerivation(Answer):
     def headline(self) -> str:
         """Return whose score is a sum of how many terms."""
         formulas = self.formulas
-        rotary = formulas.config is not None and formulas.config.positions == "rotary"
-        apart = f", for a key {formulas.distance} before its query" if rotary else ""
+        apart = f", for a key {formulas.distance} before its query" if formulas.by_distance else ""
         return f"a score of {formulas.head} is {self.factor[0]} times {counted(self.count, 'term')} A ⊗ B ⊗ W{apart}"
 
     def parts(self) -> Iterator[Part]:

@@ -85,7 +85,7 @@ def scores(
         j = int(pattern.argmax()) if key is None else _position(key, len(trace), "key")
         found.append((i, j, _visible(trace, component, i, j)))
     queries, keys = (Expansion(reading_graph(trace, head, side, chosen)) for side in _SIDES)
-    form = score_form(trace.config, component.head or 0)
+    form = score_form(trace.config, component.layer, component.head or 0, len(trace))
     all_queries, all_keys = queries.logits(), keys.logits()
     ratios = [form.ratios(form.scale * (form.met(all_keys, i) @ all_queries[i])) for i, *_ in found]
     return tuple(

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...graph import Factor, OneHot, Operator, ResidualGraph, Sink, Source, Step, chain
 from ...graph.form import ScoreForm
-from ...graph.reading import Side, reading_graph_of_sizes
+from ...graph.reading import Side, head_place, reading_graph_of_sizes
 from ...model import Config
 from ..expansion import Expansion
 from .largest import terms_of_order
@@ -80,6 +80,11 @@ class ScoreFormulas:
         return (Step((scales,), (gain, center) if centers else (gain,)),)
 
     @property
+    def by_distance(self) -> bool:
+        """Whether a rotation stands between query and key, one for each distance."""
+        return self._pair.form.by_distance
+
+    @property
     def position_bias(self) -> str | None:
         """What distance alone takes off, if anything, whatever the scale: ALiBi's slope times the distance."""
         return None if self.config is None or self.config.positions != "alibi" else "slope · |i - j|"
@@ -106,7 +111,8 @@ class ScoreFormulas:
         size = max(self.distance, 0) + 1
         form = ScoreForm(1, 1.0)
         if self.config is not None:
-            form = ScoreForm(self.config.d_head, 1.0, self.config.rotary)
+            layer = head_place(self.config, self.head)[0]
+            form = ScoreForm(self.config.d_head, 1.0, self.config.rotary_of(layer))
         return Pair(self.head, self.distance, 0, form, np.ones(size, dtype=bool), np.ones(size))
 
 

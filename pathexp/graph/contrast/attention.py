@@ -132,9 +132,10 @@ class Attention:
     def turn(self) -> Operator:
         """Rotary positions, if there are any."""
         config = self.runs.config
-        if config.rotary is None:
+        rotary = config.rotary_of(self.layer)
+        if rotary is None:
             return ()
-        return (Turn.of(config.rotary, self.runs.positions, config.d_head),)
+        return (Turn.of(rotary, self.runs.positions, config.d_head),)
 
     def _normed(self, side: str, place: int, head: int) -> Operator:
         """The map of queries or keys, through their norm if they have one."""

@@ -24,7 +24,7 @@ class Turn(Action):
     @classmethod
     def of(cls, rotary: Rotary, positions: int, d_head: int) -> Turn:
         """Return the turns of a model's heads at the first positions."""
-        angles = np.arange(positions)[:, None] * rotary.frequencies()
+        angles = np.arange(positions)[:, None] * rotary.frequencies(positions)
         amplitude = rotary.amplitude
         return cls("R", d_head, np.cos(angles) * amplitude, np.sin(angles) * amplitude, rotary.pairs())
 

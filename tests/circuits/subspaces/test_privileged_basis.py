@@ -132,7 +132,7 @@ def test_spaces_with_a_basis_are_those_where_something_acts_by_coordinate(name):
     assert found["residual stream"] == (c.norm == "layernorm" or bool(on_stream))
     if c.n_layers:
         assert not found["values"]
-        assert found["queries and keys"] == (c.qk_norm is not None or c.rotary is not None)
+        assert found["queries and keys"] == (c.qk_norm is not None or c.positions == "rotary")
     if c.d_mlp:
         assert found["neurons"]
 
