@@ -1,4 +1,4 @@
-"""The name of a node as a value: E, L0H3, L2M, L2N17, L0H2.V, b_V_L0H1, U; read, printed and ordered here."""
+"""The name of a node as a value: E, L0H3, L2M, L2N17, L2E5, L0H2.V, b_V_L0H1, U; read, printed and ordered here."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import Literal
 
-Kind = Literal["", "H", "N", "M"]
-_KINDS: tuple[Kind, ...] = ("", "H", "N", "M")
+Kind = Literal["", "H", "N", "E", "S", "M"]
+_KINDS: tuple[Kind, ...] = ("", "H", "N", "E", "S", "M")
 
 
 @total_ordering
@@ -20,12 +20,13 @@ class Label:
     ----------
     name: of a source, a sink, a constant or a symbol; empty for components.
     layer: of the place; None where there is none, such as for E and U.
-    kind: what stands at the place: "H" a head, "N" a neuron, "M" an MLP, "" the layer as a whole.
-    index: of the head or the neuron.
+    kind: what stands at the place: "H" a head, "N" a neuron, "E" an expert, "S" the expert that all positions share,
+        "M" an MLP, "" the layer as a whole.
+    index: of the head, the neuron or the expert.
     port: by which it reads or writes, such as V in `L0H2.V` and gate in `L5M.gate`; empty for the whole node.
 
     Labels are ordered as a forward pass meets them: what has no place first, then by layer, heads before neurons
-    before the MLP.
+    and experts, these before the MLP.
 
     >>> str(Label(layer=0, kind="H", index=2, port="V")), str(Label("b_V", 0, "H", 1)), str(Label("E"))
     ('L0H2.V', 'b_V_L0H1', 'E')
@@ -63,7 +64,7 @@ class Label:
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _LABEL = re.compile(
-    rf"(?:(?P<name>[A-Za-z_]\w*?)_)?L(?P<layer>{_NUMBER})(?:(?P<kind>[HN])(?P<index>{_NUMBER})|(?P<mlp>M))?"
+    rf"(?:(?P<name>[A-Za-z_]\w*?)_)?L(?P<layer>{_NUMBER})(?:(?P<kind>[HNE])(?P<index>{_NUMBER})|(?P<mlp>[MS]))?"
     r"(?:\.(?P<port>[A-Za-z]\w*))?",
     re.ASCII,
 )
@@ -125,3 +126,21 @@ def neuron_label(layer: int, neuron: int) -> str:
     'L2N17'
     """
     return str(Label(layer=layer, kind="N", index=neuron))
+
+
+def expert_label(layer: int, expert: int) -> str:
+    """Return how an expert is called.
+
+    >>> expert_label(2, 5)
+    'L2E5'
+    """
+    return str(Label(layer=layer, kind="E", index=expert))
+
+
+def shared_label(layer: int) -> str:
+    """Return how the expert that all positions of a layer share is called.
+
+    >>> shared_label(2)
+    'L2S'
+    """
+    return str(Label(layer=layer, kind="S"))

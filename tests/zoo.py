@@ -17,6 +17,7 @@ import numpy as np
 from pathexp.model.handmade import induction_model, random_model, zero_layer_bigram
 from pathexp.model.model import Model
 from pathexp.model.rotary import Dynamic, Linear, Llama3, LongRope, Rotary, Yarn
+from pathexp.model.routing import Experts
 
 Maker = Callable[[], Model]
 
@@ -60,6 +61,7 @@ ZOO: Mapping[str, Maker] = {
 _block = partial(_small, layers=2, heads=2, d_mlp=17, biases=True)
 _turned = partial(_block, heads=4, kv_heads=2, d_head=4, positions="rotary", norm="rmsnorm")
 _llama = partial(_turned, gated=True, activation="silu")
+_mixture = partial(_llama, d_mlp=0)
 
 FAMILIES: Mapping[str, Maker] = {
     "gpt2": partial(_block, norm="layernorm", activation="gelu_tanh", tied=True, seed=31),
@@ -121,6 +123,32 @@ FAMILIES: Mapping[str, Maker] = {
     "microgpt": partial(
         _block, heads=4, d_head=4, d_model=16, norm="rmsnorm", embed_norm=True, final_norm=False,
         activation="relu", biases=False, seed=47,
+    ),
+    "mixtral": partial(_mixture, experts=Experts(count=4, chosen=2, width=7, normalized=True), seed=61),
+    "qwen-moe": partial(
+        _llama, layers=3, qk_norm="head",
+        experts=Experts(count=5, chosen=2, width=6, layers=(0, 2), shared=8, shared_gate=True), seed=62,
+    ),
+    "experts-in-groups": partial(
+        _llama, experts=Experts(
+            count=6, chosen=3, width=5, layers=(1,), shared=4, scoring="sigmoid", normalized=True, multiplier=2.5,
+            groups=3, chosen_groups=2, by_two=True,
+        ), seed=63,
+    ),
+    "experts-with-limits": partial(
+        _mixture, norm="layernorm", experts=Experts(count=3, chosen=2, width=7, limit=0.4, shift=1.0), seed=64,
+    ),
+    "experts-between-norms": partial(
+        _mixture, gated=False, activation="gelu", norm="layernorm", norm_placement="sandwich", residual_multiplier=0.3,
+        experts=Experts(count=3, chosen=1, width=7), seed=65,
+    ),
+    "experts-post-norm": partial(
+        _block, d_mlp=0, norm="layernorm", norm_placement="post", experts=Experts(count=3, chosen=1, width=7, shared=3),
+        seed=66,
+    ),
+    "experts-parallel": partial(
+        _mixture, norm="layernorm", parallel="shared", experts=Experts(count=3, chosen=2, width=7, shared=3, shared_gate=True),
+        seed=67,
     ),
     "relu-gated-no-norm": partial(_block, activation="relu", gated=True, positions="qk", seed=48),
     "parallel-no-norm": partial(_block, parallel="shared", positions="none", seed=49),

@@ -32,6 +32,10 @@ def frozen_as(what: Trace | ResidualGraph, mlp: MlpPaths, at: str = "") -> Trace
     if mlp != "neurons":
         return freeze(what, mlp=mlp, at=at)
     config = what.config
-    if not config.d_mlp:
-        raise PathexpError("mlp='neurons': this model has no MLPs, so no neurons")
-    return freeze(what, neurons={layer: range(config.d_mlp) for layer in range(config.n_layers)}, at=at)
+    dense = [layer for layer in range(config.n_layers) if config.has_dense(layer)]
+    if not dense:
+        why = (
+            "every layer has experts in the place of an MLP" if config.has_mlps else "this model has no MLPs"
+        )
+        raise PathexpError(f"mlp='neurons': {why}, so there are no neurons to tell apart")
+    return freeze(what, neurons={layer: range(config.d_mlp) for layer in dense}, at=at)

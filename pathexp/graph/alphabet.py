@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from ..errors import QueryError
+from ..labels import find_label
 from .language import ANY, MLP_PORTS, PORTS, Query
 from .nodes import Component, Sink, Source
 from .query import pointer
@@ -142,7 +143,7 @@ def nearest(name: str, alphabet: Alphabet, most: int = 3) -> list[str]:
 
 
 def alphabet(sources: tuple[Source, ...], components: Iterable[Component], sink: Sink) -> Alphabet:
-    """Return the labels of a graph, with the classes S, H, M, L0, L1, …
+    """Return the labels of a graph, with the classes S, H, M, L0, L1, …; where a layer has experts, L0M and L0E.
 
     Where components are kept apart by port, V, K and Q (value, gate) are classes, L0H2 is all of a head, and a dot
     narrows any class to a port, as in L1.K.
@@ -153,8 +154,9 @@ def alphabet(sources: tuple[Source, ...], components: Iterable[Component], sink:
         classes.setdefault(f"L{component.layer}", set()).add(component.label)
         if component.kind == "head":
             classes["H"].add(component.label)
-        if component.kind in ("mlp", "neuron"):
+        if component.kind in ("mlp", "neuron", "expert"):
             classes["M"].add(component.label)
+    _add_experts(classes, (*sources, *listed))
     _add_ports(classes, listed)
     return Alphabet(
         sources=tuple(source.label for source in sources),
@@ -162,6 +164,15 @@ def alphabet(sources: tuple[Source, ...], components: Iterable[Component], sink:
         sinks=(sink.label,),
         classes={name: frozenset(members) for name, members in classes.items()},
     )
+
+
+def _add_experts(classes: dict[str, set[str]], nodes: tuple[Source | Component, ...]) -> None:
+    """Add, for each layer of experts, all of them (`L3M`) and those that a router chooses among (`L3E`)."""
+    for node in nodes:
+        found = find_label(node.label)
+        if node.kind in ("expert", "mlp output") and found and found.kind in ("E", "S"):
+            for letter in {"M", found.kind} - {"S"}:
+                classes.setdefault(f"L{found.layer}{letter}", set()).add(node.label)
 
 
 def _add_ports(classes: dict[str, set[str]], components: tuple[Component, ...]) -> None:

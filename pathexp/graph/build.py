@@ -15,6 +15,7 @@ from ..labels import head_label, mlp_label, neuron_label, read_label
 from ..model.points import values_at
 from .cut import Laid, Output, Point, begun, ended
 from .ends import CapMode, Ends
+from .experts import Mixture
 from .factors import Factors, there
 from .nodes import Block, Component, One, Sink, Source, Values
 from .operators import Dim, Operator, Step, chain
@@ -53,6 +54,10 @@ class Freezing:
 
 BRANCH_BIASES = {"attn": ("b_O", "b_attn_post"), "mlp": ("b_out", "b_mlp_post")}
 """The biases that a branch writes beside its components, by branch."""
+
+
+KINDS = {"M": "mlp", "N": "neuron", "E": "expert", "S": "expert"}
+"""What components behind the attention are, by the letter in their label."""
 
 
 class Pieces(TypedDict):
@@ -128,7 +133,7 @@ class _Layout:
                 self.add_block(heads, self.law.skip(layer, "attn"))
                 self.attention_constants(layer)
                 self.note_attention(layer, heads)
-                if self.config.d_mlp:
+                if self.config.has_mlps:
                     self.reach(f"L{layer}.mid")
                     self.add_block(mlp, self.law.skip(layer, "mlp"))
                     self.mlp_constants(layer)
@@ -152,6 +157,8 @@ class _Layout:
         """Note what the MLP that was just added writes, by both of its names."""
         for name in (f"L{layer}.mlp_out", mlp_label(layer)):
             self.note(name, mlp, "mlp", layer)
+        for part in self.mixture(layer).parts:
+            self.note(part.label, tuple(component for component in mlp if component.label == part.label))
 
     def note(self, name: str, components: tuple[Component, ...], branch: str = "", layer: int = -1) -> None:
         """Note an output to end at: components of the last block, and the constants of a branch that are written."""
@@ -221,14 +228,23 @@ class _Layout:
                 moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
                 yield head_label(layer, head), chain(self.law.written(layer, branch), (moves,), constant)
         else:
-            for component, inside in self.neurons_and_rest(layer):
+            for component, inside in (*self.experts(layer), *self.neurons_and_rest(layer)):
                 yield component, chain(self.law.written(layer, "mlp"), inside, constant)
 
     # MLPs ----------------------------------------------------------------------------------------------
 
+    def mixture(self, layer: int) -> Mixture:
+        return Mixture(self.make, self.law, layer)
+
+    def experts(self, layer: int) -> Iterator[tuple[str, Operator]]:
+        """The experts of a layer, from what they read to what they add."""
+        if self.freezing.mlp == "gate":
+            mixture = self.mixture(layer)
+            yield from ((part.label, mixture.inside(part)) for part in mixture.parts)
+
     def mlp(self, layer: int) -> Iterator[Component]:
-        for label, inside in self.neurons_and_rest(layer):
-            kind = "mlp" if label.endswith("M") else "neuron"
+        for label, inside in (*self.experts(layer), *self.neurons_and_rest(layer)):
+            kind = KINDS[read_label(label).kind]
             operator = chain(self.law.written(layer, "mlp"), inside, self.law.read(layer, "mlp"))
             yield Component(label, kind, operator, layer)
 
@@ -237,7 +253,7 @@ class _Layout:
 
     def neurons_and_rest(self, layer: int) -> Iterator[tuple[str, Operator]]:
         """Chosen neurons one by one and the rest of the MLP as one, from what the MLP reads to its result."""
-        if self.freezing.mlp == "source" or not self.config.d_mlp:
+        if self.freezing.mlp == "source" or not self.config.has_dense(layer):
             return
         make = self.make
         for neuron in self.chosen(layer):
@@ -247,18 +263,21 @@ class _Layout:
         yield mlp_label(layer), (Step((), (make.w_out(layer),)), gate, Step((), (make.w_in(layer),)))
 
     def mlp_constants(self, layer: int) -> None:
+        experts = self.mixture(layer)
         if self.freezing.mlp == "source":
-            self.sources.append(self.mlp_output(layer))
+            self.sources.extend(experts.outputs(self.depth))
+            self.sources.extend(self.mlp_output(layer))
         else:
             self.sources.extend(self.read_bias(layer, "mlp"))
+            self.sources.extend(experts.constants())
             self.sources.extend(self.neuron_bias(layer))
-        if self.make.has("b_out"):
+        if self.make.has("b_out") and self.config.has_dense(layer):
             self.sources.append(self.written("b_out", "bias", layer, self.law.written(layer, "mlp")))
         self.sources.extend(self.post_bias(layer, "mlp"))
 
     def neuron_bias(self, layer: int) -> Iterator[Source]:
         """The bias of the neurons passes their gates."""
-        if not self.make.has("b_in"):
+        if not self.make.has("b_in") or not self.config.has_dense(layer):
             return
         into: dict[str, Operator] = {}
         for label, inside in self.neurons_and_rest(layer):
@@ -280,10 +299,12 @@ class _Layout:
         assert isinstance(step, Step)
         return (Step(step.position, step.feature[:1]),), (Step((make.ones(),), (one,)),)
 
-    def mlp_output(self, layer: int) -> Source:
+    def mlp_output(self, layer: int) -> Iterator[Source]:
         """An MLP whose output is a source: its frozen activations, written by W_out."""
+        if not self.config.has_dense(layer):
+            return
         make, run = self.make, self.make.trace
         hidden = None if run is None else run.mlp_hidden[layer]
         operator = chain(self.law.written(layer, "mlp"), (Step((), (make.w_out(layer),)),))
         start = Values(f"h_L{layer}M", make.sizes["d_mlp"], hidden)
-        return Source(mlp_label(layer), "mlp output", start, operator, depth=self.depth, layer=layer)
+        yield Source(mlp_label(layer), "mlp output", start, operator, depth=self.depth, layer=layer)

@@ -110,8 +110,12 @@ def _check(freezing: Freezing, config: Config) -> None:
             "neurons can be components only with mlp='gate'; with 'source' MLP outputs are whole"
         )
     for layer, which in freezing.neurons.items():
-        if not 0 <= layer < config.n_layers or not config.d_mlp:
+        if not 0 <= layer < config.n_layers or not config.has_mlps:
             raise FreezeError(f"neurons of layer {layer}: this model has {_mlps(config)}")
+        if config.is_sparse(layer):
+            raise FreezeError(
+                f"neurons of layer {layer}: it has experts, which are components of their own (L{layer}E0)"
+            )
         if outside := [neuron for neuron in which if not 0 <= neuron < config.d_mlp]:
             raise FreezeError(f"neuron {outside[0]} of layer {layer}: its MLP has {config.d_mlp} neurons")
         if len(set(which)) < len(which):
@@ -119,7 +123,7 @@ def _check(freezing: Freezing, config: Config) -> None:
 
 
 def _mlps(config: Config) -> str:
-    return f"MLPs in layers 0 to {config.n_layers - 1}" if config.d_mlp else "no MLPs"
+    return f"MLPs in layers 0 to {config.n_layers - 1}" if config.has_mlps else "no MLPs"
 
 
 def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
@@ -137,8 +141,9 @@ def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
         yield f"attention patterns{how}: {layers} layers × {heads} heads, {n} × {n} each"
     if sites := [site for site in trace.norm_scales if not site.endswith((".q", ".k"))]:
         yield f"norm scales: {', '.join(sites)}, one number per position"
-    if config.d_mlp and layers:
-        yield _mlp_sentence(config, freezing, n)
+    if dense := sum(map(config.has_dense, range(layers))):
+        yield _mlp_sentence(config, freezing, n, dense)
+    yield from _expert_sentences(trace, freezing)
     if config.transform:
         yield f"gates of the transform before U, {config.activation}(z)/z: {config.d_model} × {n} positions"
     if config.logit_cap is not None:
@@ -155,8 +160,25 @@ def _rotary(config: Config) -> Iterator[str]:
         yield f"rotary in {turned} of {config.n_layers} layers{of}"
 
 
-def _mlp_sentence(config: Config, freezing: Freezing, n: int) -> str:
-    size = f"{config.n_layers} layers × {config.d_mlp} neurons × {n} positions"
+def _expert_sentences(trace: Trace, freezing: Freezing) -> Iterator[str]:
+    """What is held fixed of experts."""
+    config, experts = trace.config, trace.config.experts
+    if experts is None or not experts.layers:
+        return
+    size = f"{len(experts.layers)} layers × {experts.count} experts"
+    yield (
+        f"router weights of experts: {size} × {len(trace)} positions, {experts.chosen} at each not zero"
+        f"{', and one expert that all positions share' if experts.shared else ''}"
+    )
+    if freezing.mlp == "source":
+        yield f"outputs of experts: paths start at them; {size} × {experts.width} neurons"
+    else:
+        what = "the gate branch whole" if config.gated else f"{config.activation}(z)/z"
+        yield f"gates of experts, {what}: {size} × {experts.width} neurons, where they are chosen"
+
+
+def _mlp_sentence(config: Config, freezing: Freezing, n: int, layers: int) -> str:
+    size = f"{layers} layers × {config.d_mlp} neurons × {n} positions"
     if freezing.mlp == "source":
         return f"MLP outputs: paths start at them; {size}"
     what = "the gate branch whole" if config.gated else f"{config.activation}(z)/z"

@@ -12,8 +12,9 @@ from typing import Literal, TypeAlias
 
 from ..algebra import LinearMap, compose
 from ..errors import GraphError, PathexpError
-from ..labels import Label, find_label, head_label, mlp_label, read_label
-from ..model import Model
+from ..labels import Label, find_label, head_label, read_label
+from ..model import Config, Model
+from .experts import Part, expert_weight, experts_of, mlp_labels
 from .factors import Factors
 from .from_weights import embedding, features, positions, unembedding
 from .operators import Operator
@@ -73,7 +74,7 @@ class Ports:
             return Place(label, "source", "", -1, 0)
         if name == "U" and not side:
             return Place(label, "sink", "", 2 * c.n_layers, 2 * c.n_layers + 1)
-        if self._has_mlp(found) and side in ("", "in", "gate"):
+        if (self._has_mlp(found) or self._expert(found)) and side in ("", "in", "gate"):
             depth = 2 * (found.layer or 0)
             return Place(label, "mlp", side, depth + (c.parallel is None), depth + 2)
         if side in ("", "Q", "K", "V", "O") and found.kind == "H" and not found.name:
@@ -83,17 +84,23 @@ class Ports:
             )
         raise GraphError(
             f"{label!r} names nothing that reads or writes the stream: labels are E, P, L0H1 (or its L0H1.Q, .K, "
-            ".V, .O), L0M (or L0M.in, L0M.gate), its neurons L0N17 and U"
-            + (f"; its MLPs have {c.d_mlp} neurons" if c.d_mlp else "; this model has no MLPs")
+            ".V, .O), L0M (or L0M.in, L0M.gate), its neurons L0N17, experts L0E3 and L0S, and U"
+            + _mlps_said(c)
         )
 
     def _has_mlp(self, found: Label) -> bool:
         """Whether there is an MLP, or a neuron, of that name."""
         if found.name or found.kind not in ("M", "N"):
             return False
-        return (found.layer or 0) < self.model.config.n_layers and (
-            found.index or 0
-        ) < self.model.config.d_mlp
+        c, layer = self.model.config, found.layer or 0
+        return layer < c.n_layers and c.has_dense(layer) and (found.index or 0) < c.d_mlp
+
+    def _expert(self, found: Label) -> Part | None:
+        """The expert of that name, where there is one."""
+        if (found.layer or 0) >= self.model.config.n_layers:
+            return None
+        parts = experts_of(self.model.config, found.layer or 0)
+        return next((part for part in parts if part.label == str(found.node)), None)
 
     @cached_property
     def make(self) -> Factors:
@@ -124,6 +131,9 @@ class Ports:
             case "mlp", "":
                 found = read_label(label)
                 layer = there_is(found.layer)
+                if part := self._expert(found):
+                    out = expert_weight(self.make, "out", part)
+                    return compose(*self._written(layer, "mlp"), out.numbers())
                 out = (
                     self.make.w_out(layer)
                     if found.index is None
@@ -175,6 +185,9 @@ class Ports:
         layer = there_is(found.layer)
         if name == "W_gate" and not self.model.config.gated:
             raise GraphError(f"{label}: this model's MLPs have no gates")
+        if part := self._expert(found):
+            made = expert_weight(self.make, name.removeprefix("W_"), part)
+            return compose(made.numbers(), *self._read(layer, "mlp"))
         made = (
             self.make.w_in(layer, name)
             if found.index is None
@@ -203,6 +216,14 @@ class Ports:
         return self.folds(self.make.law.read(layer, branch))
 
 
+def _mlps_said(config: Config) -> str:
+    """How many neurons MLPs have, and which layers have experts."""
+    layers = [layer for layer in range(config.n_layers) if config.is_sparse(layer)]
+    dense = f"; its MLPs have {config.d_mlp} neurons" if config.d_mlp else ""
+    sparse = f"; layers {layers} have experts" if layers else ""
+    return dense + sparse or "; this model has no MLPs"
+
+
 def there_is(layer: int | None) -> int:
     """Return the layer of a label that has one."""
     assert layer is not None, "only labels of components come here"
@@ -219,7 +240,7 @@ def writers_of(model: Model) -> tuple[str, ...]:
     c = model.config
     found = ["E"] + ["P"] * (c.positions == "learned")
     for layer in range(c.n_layers):
-        found += [head_label(layer, head) for head in range(c.n_heads)] + [mlp_label(layer)] * bool(c.d_mlp)
+        found += [head_label(layer, head) for head in range(c.n_heads)] + list(mlp_labels(c, layer))
     return tuple(found)
 
 
@@ -235,5 +256,5 @@ def readers_of(model: Model) -> tuple[str, ...]:
         for head in range(c.n_heads):
             first = head % (c.n_heads // c.n_kv_heads) == 0
             found += [head_label(layer, head, side) for side in ("QKV" if first else "Q")]
-        found += [mlp_label(layer, "in")] * bool(c.d_mlp) + [mlp_label(layer, "gate")] * c.gated
+        found += [f"{name}.{side}" for name in mlp_labels(c, layer) for side in ("in", "gate")[: 1 + c.gated]]
     return (*found, *["U"] * (not c.transform))

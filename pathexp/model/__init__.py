@@ -9,6 +9,7 @@ from .model import Model
 from .npz import load_npz, save_npz
 from .positions import distances, sinusoids, slopes
 from .rotary import Divided, Linear, Llama3, Rotary, Yarn
+from .routing import Experts
 from .target import Target
 from .tokenizer import Tokenizer
 from .trace import Trace
@@ -17,6 +18,7 @@ from .weights import Weights
 __all__ = [
     "Config",
     "Divided",
+    "Experts",
     "Linear",
     "Llama3",
     "Model",

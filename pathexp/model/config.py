@@ -12,6 +12,7 @@ from ..errors import ConfigError
 from .activations import GATES
 from .positions import slopes
 from .rotary import Rotary
+from .routing import Experts
 
 CHOICES: Mapping[str, tuple[str | None, ...]] = {
     "positions": ("none", "learned", "qk", "sinusoidal", "rotary", "alibi"),
@@ -48,6 +49,7 @@ class Config:
 
     MLP: ``d_mlp`` neurons (0: none); ``gated``: act(W_gate x) · (W_in x) instead of act(W_in x).
     ``parallel``: attention and MLP read the same stream, through one "shared" norm or "separate" ones.
+    ``experts``: in some layers, or all, a mixture of experts in the place of the MLP; see `Experts`.
 
     ``transform``: in a post-norm model, one dense layer with the activation stands before ``final_norm`` and
     the unembedding (the masked-token head of Devlin et al. 2019, "BERT").
@@ -91,6 +93,7 @@ class Config:
     activation: str = "gelu"
     gated: bool = False
     parallel: str | None = None
+    experts: Experts | None = None
     transform: bool = False
     embedding_multiplier: float = 1.0
     residual_multiplier: float = 1.0
@@ -101,6 +104,7 @@ class Config:
     def __post_init__(self) -> None:
         self._fill_in()
         self._check_each()
+        self._set("experts", _experts(self))
         for problem in _misfits(self):
             raise ConfigError(problem)
         self._set("windows", _windows(self.windows, self.n_layers))
@@ -161,6 +165,25 @@ class Config:
         return self.rotary if self.rotaries is None else self.rotaries[layer]
 
     @property
+    def has_mlps(self) -> bool:
+        """Whether every layer has an MLP, or experts in its place, behind its attention."""
+        return bool(self.d_mlp) or self.experts is not None
+
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts in the place of an MLP."""
+        return self.experts is not None and layer in (self.experts.layers or ())
+
+    def neurons(self, layer: int) -> int:
+        """How many neurons stand behind the attention of a layer, those of all its experts together."""
+        if self.experts is None or not self.is_sparse(layer):
+            return self.d_mlp
+        return self.experts.count * self.experts.width + self.experts.shared
+
+    def has_dense(self, layer: int) -> bool:
+        """Whether a layer has one MLP that every position uses."""
+        return bool(self.d_mlp) and not self.is_sparse(layer)
+
+    @property
     def alibi_slopes(self) -> tuple[float, ...] | None:
         """ALiBi's slope of each head: scores get minus slope times distance; None for other positions.
 
@@ -188,7 +211,7 @@ class Config:
         before, after = self.norm_placement in ("pre", "sandwich"), self.norm_placement != "pre"
         attention = ("attn",) * before + ("attn_post",) * after
         mlp = ("mlp",) * (before and self.parallel != "shared") + ("mlp_post",) * after
-        return attention + mlp if self.d_mlp else attention
+        return attention + mlp if self.has_mlps else attention
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as plain values for JSON.
@@ -198,7 +221,8 @@ class Config:
         True
         """
         of_layers = None if self.rotaries is None else [_rotary_dict(rotary) for rotary in self.rotaries]
-        return asdict(self) | {"rotary": _rotary_dict(self.rotary), "rotaries": of_layers}
+        experts = None if self.experts is None else self.experts.to_dict()
+        return asdict(self) | {"rotary": _rotary_dict(self.rotary), "rotaries": of_layers, "experts": experts}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -211,7 +235,10 @@ class Config:
         of_layers = values.get("rotaries")
         if isinstance(of_layers, list | tuple):
             of_layers = tuple(_read_rotary(rotary) for rotary in of_layers)
-        return cls(**dict(values) | {"rotary": _read_rotary(values.get("rotary")), "rotaries": of_layers})
+        experts = values.get("experts")
+        read = {"rotary": _read_rotary(values.get("rotary")), "rotaries": of_layers}
+        read["experts"] = Experts.from_dict(experts) if isinstance(experts, Mapping) else experts
+        return cls(**dict(values) | read)
 
 
 def _misfits(c: Config) -> list[str]:
@@ -230,8 +257,8 @@ def _misfits(c: Config) -> list[str]:
         ),
         f"tied=True makes W_U the transpose of W_E, so d_out must be d_vocab: found d_out={c.d_out}, "
         f"d_vocab={c.d_vocab}.": c.tied and not c.predicts_tokens,
-        "gated=True needs an MLP; found d_mlp=0.": c.gated and not c.d_mlp,
-        f"parallel={c.parallel!r} needs an MLP; found d_mlp=0.": c.parallel and not c.d_mlp,
+        "gated=True needs an MLP; found d_mlp=0.": c.gated and not c.has_mlps,
+        f"parallel={c.parallel!r} needs an MLP; found d_mlp=0.": c.parallel and not c.has_mlps,
         f"parallel={c.parallel!r} is known with norm_placement='pre' only, found {c.norm_placement!r}.": (
             c.parallel and c.norm_placement != "pre"
         ),
@@ -252,6 +279,23 @@ def _misfits(c: Config) -> list[str]:
         ),
     }
     return [problem for problem, found in rules.items() if found]
+
+
+def _experts(c: Config) -> Experts | None:
+    """The experts with every layer named that has some; the others have an MLP, and all have one where one has."""
+    if c.experts is None:
+        return None
+    if not isinstance(c.experts, Experts):
+        raise ConfigError(f"experts must be Experts or None, found {c.experts!r:.80}.")
+    found = c.experts.in_layers(c.n_layers)
+    if (found.limit is not None or found.shift) and not c.gated:
+        raise ConfigError("experts with a limit or a shift have gates: set gated=True.")
+    if not c.d_mlp and len(found.layers or ()) < c.n_layers:
+        raise ConfigError(
+            f"layers without experts have an MLP: found d_mlp=0 and experts in layers {list(found.layers or ())!r:.60} "
+            f"of {c.n_layers}."
+        )
+    return found
 
 
 def _windows(given: object, n_layers: int) -> tuple[int | None, ...] | None:

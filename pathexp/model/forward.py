@@ -18,6 +18,7 @@ from ..errors import PathexpError
 from .activations import GATES
 from .attention import Attention, attend, capped, check_finite
 from .config import Config
+from .experts import Mixture, mixture
 from .mlp import Mlp, by_rows, dense, neurons
 from .norms import normalized
 from .positions import sinusoids
@@ -117,7 +118,8 @@ class Run:
         self.before_edits: dict[str, Array] = {}
         self.norm_scales: dict[str, Array] = {}
         self.attention: list[Attention] = []
-        self.mlp: list[Mlp] = []
+        self.mlp: dict[int, Mlp] = {}
+        self.mixtures: dict[int, Mixture] = {}
         self.transform_gates = np.zeros((0, config.d_model))
 
     def embed(self, tokens: Tokens) -> Array:
@@ -139,7 +141,7 @@ class Run:
             out = stream + self.attention_branch(stream, layer) + self.mlp_branch(stream, layer)
             return self.keep(f"L{layer}.out", out)
         stream = self.added(stream, self.attention_branch(stream, layer), layer, "attn")
-        if self.config.d_mlp:
+        if self.config.has_mlps:
             stream = self.keep(f"L{layer}.mid", stream)
             stream = self.added(stream, self.mlp_branch(stream, layer), layer, "mlp")
         return self.keep(f"L{layer}.out", stream)
@@ -154,9 +156,12 @@ class Run:
 
     def mlp_branch(self, stream: Array, layer: int) -> Array:
         norm = "attn" if self.config.parallel == "shared" else "mlp"
-        mlp = neurons(self.read(stream, layer, "mlp", norm), layer, self.config, self.w)
-        self.mlp.append(mlp)
-        return self.written(mlp.result, layer, "mlp")
+        read = self.read(stream, layer, "mlp", norm)
+        if self.config.is_sparse(layer):
+            self.mixtures[layer] = mixture(read, layer, self.config, self.w)
+            return self.written(self.mixtures[layer].result, layer, "mlp")
+        self.mlp[layer] = neurons(read, layer, self.config, self.w)
+        return self.written(self.mlp[layer].result, layer, "mlp")
 
     def read(self, stream: Array, layer: int, branch: str, norm: str) -> Array:
         """What a branch reads: the stream, through its norm if it has one there."""
@@ -234,7 +239,8 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
     c, n = model.config, len(tokens)
     square, queries = (c.n_heads, n, n), (c.n_heads, n, c.d_head)
     groups, hidden = (c.n_kv_heads, n, c.d_head), (n, c.d_mlp)
-    pre = _stacked([layer.pre for layer in run.mlp], hidden, c.n_layers)
+    routed = (n, 0 if c.experts is None else c.experts.count)
+    pre = _by_layer({layer: mlp.pre for layer, mlp in run.mlp.items()}, hidden, c.n_layers)
     return Trace(
         model=model,
         tokens=_frozen(tokens),
@@ -245,9 +251,20 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
         patterns=_stacked([layer.pattern for layer in run.attention], square),
         z=_stacked([layer.z for layer in run.attention], queries),
         mlp_pre=pre,
-        mlp_gate_pre=_stacked([layer.gate_pre for layer in run.mlp], hidden, c.n_layers) if c.gated else pre,
+        mlp_gate_pre=_by_layer({at: mlp.gate_pre for at, mlp in run.mlp.items()}, hidden, c.n_layers)
+        if c.gated
+        else pre,
         transform_gates=_frozen(run.transform_gates),
-        mlp_gates=_stacked([layer.gates for layer in run.mlp], hidden, c.n_layers),
+        mlp_gates=_by_layer({layer: mlp.gates for layer, mlp in run.mlp.items()}, hidden, c.n_layers),
+        router_scores=_by_layer(
+            {layer: mix.scores for layer, mix in run.mixtures.items()}, routed, c.n_layers
+        ),
+        router_weights=_by_layer(
+            {layer: mix.weights for layer, mix in run.mixtures.items()}, routed, c.n_layers
+        ),
+        experts=MappingProxyType(
+            {name: expert for mix in run.mixtures.values() for name, expert in mix.experts.items()}
+        ),
         residuals=MappingProxyType({point: _frozen(x) for point, x in run.residuals.items()}),
         norm_scales=MappingProxyType({site: _frozen(s) for site, s in run.norm_scales.items()}),
         logits_before_cap=_frozen(logits),
@@ -257,9 +274,17 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
     )
 
 
-def _stacked(layers: list[Array], shape: tuple[int, ...], count: int = 0) -> Array:
-    """One array of all layers; of none, an empty one of ``count`` layers."""
-    return _frozen(np.stack(layers) if layers else np.zeros((count, *shape)))
+def _stacked(layers: list[Array], shape: tuple[int, ...]) -> Array:
+    """One array of all layers."""
+    return _frozen(np.stack(layers) if layers else np.zeros((0, *shape)))
+
+
+def _by_layer(found: Mapping[int, Array], shape: tuple[int, ...], count: int) -> Array:
+    """One array of all layers, zero in those that have no such part."""
+    made = np.zeros((count, *shape))
+    for layer, array in found.items():
+        made[layer] = array
+    return _frozen(made)
 
 
 def _frozen(array: Frozen) -> Frozen:

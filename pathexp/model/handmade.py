@@ -70,7 +70,10 @@ _RENAMED = {"n_layers": "layers", "n_heads": "heads", "n_kv_heads": "kv_heads"}
 
 def _draw(name: str, place: Expected, config: Config, rng: np.random.Generator) -> Array:
     values = rng.standard_normal(place.shape)
-    return _around(name) + _spread(name, place, config) * values
+    made: Array = _around(name) + _spread(name, place, config) * values
+    if place.layers is not None:
+        made[[layer for layer in range(config.n_layers) if layer not in place.layers]] = 0.0
+    return made
 
 
 def _around(name: str) -> float:
@@ -88,7 +91,7 @@ def _spread(name: str, place: Expected, config: Config) -> float:
     if name == "W_O":
         heads = config.n_heads * max(config.n_layers, 1)
         return 1 / math.sqrt(inputs * heads)  # all heads together add order one
-    if name == "W_out":
+    if name.startswith("W_out"):
         return 1 / math.sqrt(inputs * max(config.n_layers, 1))
     return 1 / math.sqrt(inputs)
 

@@ -165,6 +165,7 @@ class Model:
         rows: list[tuple[str, object]] = [
             ("layers × heads", f"{c.n_layers} × {c.n_heads}"), ("d_model, d_head", f"{c.d_model}, {c.d_head}"),
             ("d_mlp", f"{c.d_mlp}, {c.activation}{', gated' if c.gated else ''}" if c.d_mlp else "no MLPs"),
+            *([("experts", f"{e.chosen} of {e.count}, d_mlp {e.width}")] if (e := c.experts) else []),
             ("vocabulary, n_ctx", f"{c.d_vocab:,}, {c.n_ctx:,}"), ("norm, positions", f"{c.norm or 'no norm'}, {c.positions}"),
             ("tokenizer", "yes" if self.tokenizer is not None else "none: give token ids"),
         ]  # fmt: skip

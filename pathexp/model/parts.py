@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..labels import read_label
 from .attention import attend, capped
+from .experts import parts, routed, used, written
 from .forward import Run
 from .mlp import neurons
 from .model import Model
@@ -69,15 +71,33 @@ def head_outputs(
     return given
 
 
-def mlp_output(
-    model: Model, layer: int, stream: Array, *, norm_bias: bool = True, in_bias: bool = True
-) -> Array:
-    """What the MLP of a layer gives, (n, d), for a stream that it reads, without its output bias."""
-    c, w = model.config, model.weights
+def mlp_output(model: Model, label: str, stream: Array, without: Collection[str] = NOTHING) -> Array:
+    """What an MLP gives, (n, d), for a stream that it reads, without its output bias; or what an expert gives, `L0E1`.
+
+    The router of an expert reads the same stream; its biases stay, and the expert's own count as part of it. ``without`` names
+    constants inside the component to leave out, "b_in" and "b_out", "shift", and the bias of the norm, "b_mlp" or "b_attn".
+    """
+    layer = read_label(label).layer
+    assert layer is not None, "only labels of components come here"
+    norm_name = "attn" if model.config.parallel == "shared" else "mlp"
     with np.errstate(over="ignore", invalid="ignore"):
-        read = read_through(model, layer, "attn" if c.parallel == "shared" else "mlp", stream, bias=norm_bias)
-        weights = replace(w, b_out=None, b_in=w.b_in if in_bias else None)
-        return neurons(read, layer, c, weights).result
+        read = read_through(model, layer, norm_name, stream, bias=f"b_{norm_name}" not in without)
+        if model.config.is_sparse(layer):
+            return _expert_output(model, label, layer, read, without)
+        left_out: Mapping[str, Any] = dict.fromkeys({"b_out", *({"b_in"} & set(without))})
+        return neurons(read, layer, model.config, replace(model.weights, **left_out)).result
+
+
+def _expert_output(model: Model, label: str, layer: int, read: Array, without: Collection[str]) -> Array:
+    """What one expert adds, (n, d), where the router chooses it, for what both read behind their norm."""
+    config, kind = model.config, "shared" if label.endswith("S") else "experts"
+    if "shift" in without and config.experts is not None:
+        config = replace(config, experts=replace(config.experts, shift=0.0))
+    absent: Mapping[str, Any] = {f"{name}_{kind}": None for name in ("b_in", "b_out") if name in without}
+    w = replace(model.weights, **absent) if absent else model.weights
+    index, weight = parts(read, routed(read, layer, config, w)[1], layer, config, w)[label]
+    expert = used(read, weight, layer, index, config, w)
+    return expert.spread(written(expert, layer, index, w), len(read))
 
 
 def read_through(model: Model, layer: int, name: str, stream: Array, *, bias: bool = True) -> Array:

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TargetError
+from ..labels import read_label
 from .attention import normed, project
 from .config import Config
+from .experts import Expert, written
 from .weights import Weights
 from .weights import at as layer_of
 
@@ -55,6 +57,10 @@ class Recorded(Protocol):
         """(L, H, n, n)."""
 
     @property
+    def experts(self) -> Mapping[str, Expert]:
+        """By label."""
+
+    @property
     def head_results(self) -> Array:
         """(L, H, n, d_model)."""
 
@@ -89,6 +95,8 @@ def values_at(trace: Recorded, name: str) -> Array:
         return trace.residuals[known]
     if _MLP.fullmatch(known) and (out := f"{known[:-1]}.mlp_out") in trace.residuals:
         return trace.residuals[out]
+    if known in trace.experts:
+        return _added_by_expert(trace, known)
     head = _HEAD.fullmatch(known)
     if head and int(head[1]) < trace.config.n_layers and int(head[2]) < trace.config.n_heads:
         return _of_head(trace, int(head[1]), int(head[2]), head[3])
@@ -145,15 +153,33 @@ def _read_by_head(trace: Recorded, layer: int, head: int, side: str) -> Array:
 
 def _added_by_head(trace: Recorded, layer: int, head: int) -> Array:
     """What a head adds to the stream, without the output bias; a norm of the branch at its recorded scale."""
-    config, result = trace.config, trace.head_results[layer, head]
-    if config.norm_placement == "post" and "attn_post" in config.block_norms:
+    if trace.config.norm_placement == "post" and "attn_post" in trace.config.block_norms:
         raise TargetError(
             f"L{layer}H{head} is no point of a post-norm model: the norm stands on the sum of stream and heads. Take "
             f"L{layer}.mid, or the head's query or key"
         )
-    if "attn_post" in config.block_norms:
+    return _behind_branch(trace, layer, "attn", trace.head_results[layer, head])
+
+
+def _added_by_expert(trace: Recorded, label: str) -> Array:
+    """What an expert adds to the stream, biases inside it included; a norm of the branch at its recorded scale."""
+    found, expert = read_label(label), trace.experts[label]
+    layer = found.layer or 0
+    if trace.config.norm_placement == "post":
+        raise TargetError(
+            f"{label} is no point of a post-norm model: the norm stands on the sum of stream and experts. Take "
+            f"L{layer}.out"
+        )
+    rows = written(expert, layer, found.index, trace.model.weights)
+    return _behind_branch(trace, layer, "mlp", expert.spread(rows, len(trace.logits)))
+
+
+def _behind_branch(trace: Recorded, layer: int, branch: str, result: Array) -> Array:
+    """What part of a branch's result adds to the stream: through the norm behind the branch, and multiplied."""
+    config, name = trace.config, f"{branch}_post"
+    if name in config.block_norms:
         centred = result - result.mean(axis=-1, keepdims=True) if config.norm == "layernorm" else result
-        result = centred * trace.norm_scales[f"L{layer}.attn_post"][:, None]
-        gain = layer_of(trace.model.weights.g_attn_post, layer)
+        result = centred * trace.norm_scales[f"L{layer}.{name}"][:, None]
+        gain = layer_of(getattr(trace.model.weights, f"g_{name}"), layer)
         result = result if gain is None else result * gain
     return np.asarray(config.residual_multiplier * result)

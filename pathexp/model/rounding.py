@@ -56,7 +56,7 @@ def _deviation(model: Model, tokens: npt.NDArray[np.int64]) -> float:
 def _moved(model: Model, tokens: npt.NDArray[np.int64], plain: Array, seed: int) -> float:
     """The largest change of a logit in one disturbed run, its own last rounding included."""
     c, rng = model.config, np.random.default_rng(seed)
-    noise = UNIT * float(np.sqrt(max(c.d_model, c.d_mlp, c.n_heads * c.d_head, len(tokens))))
+    noise = UNIT * float(np.sqrt(max(c.d_model, c.d_mlp, _width(c), c.n_heads * c.d_head, len(tokens))))
     disturbed = cast("Weights", _Disturbed(model.weights, partial(_scaled, rng, noise)))
     embedded = _sizes(model, tokens)
     run = _Noisy(model.config, disturbed, partial(_shifted, rng, noise), embedded)
@@ -96,13 +96,26 @@ class _Layers:
     def __init__(self, array: Array, scaled: Callable[[Array], Array]) -> None:
         self._array, self._scaled = array, scaled
 
-    def __getitem__(self, layer: int) -> Array:
-        return self._scaled(self._array[layer])
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._array.shape
+
+    def __getitem__(self, place: int | tuple[int, ...]) -> Array:
+        return self._scaled(self._array[place])
 
 
 _LAYERED = frozenset(
     ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_gate", "b_out")
 )  # fmt: skip
+_LAYERED |= {"W_router", "b_router", "W_shared_gate", "b_shared_gate"}
+_LAYERED |= {
+    f"{kind}_{side}_{of}" for kind in "Wb" for side in ("in", "gate", "out") for of in ("experts", "shared")
+}
+
+
+def _width(c: Config) -> int:
+    """The neurons of the widest expert."""
+    return 0 if c.experts is None else max(c.experts.width, c.experts.shared)
 
 
 def _scaled(rng: np.random.Generator, noise: float, array: Array) -> Array:

@@ -16,6 +16,7 @@ from ..errors import TargetError, TokenError
 from ..read_only import restore
 from . import notebook
 from .config import Config
+from .experts import Expert
 from .points import canonical, check_seen, values_at
 from .softmax import log_softmax
 from .target import Space, Target
@@ -36,6 +37,9 @@ class Trace:
     with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1; ``z`` (L, H, n, h), values weighted
     by the pattern. MLP, (L, n, m): ``mlp_pre``, W_in x + b_in; ``mlp_gate_pre``, what the activation is applied
     to (the gate's, or mlp_pre); ``mlp_gates``, act(mlp_gate_pre) where gated, else act(mlp_pre) / mlp_pre.
+    Layers without such an MLP have zeros. Layers of E experts: ``router_scores`` and ``router_weights`` (L, n, E), before
+    the softmax, and by which each expert multiplies what it writes, zero where it is not chosen; ``experts`` by label,
+    "L3E5" and "L3S", what happens in each at the positions that use it.
     ``transform_gates``, act(z)/z of the transform before the final norm, (n, d), or (0, d) where there is none.
 
     ``residuals`` by point, (n, d): "embed_in" (before the embedding's norm, if any), "embed"; per layer
@@ -64,6 +68,9 @@ class Trace:
     mlp_pre: Array
     mlp_gate_pre: Array
     mlp_gates: Array
+    router_scores: Array
+    router_weights: Array
+    experts: Mapping[str, Expert]
     transform_gates: Array
     residuals: Mapping[str, Array]
     norm_scales: Mapping[str, Array]
@@ -75,7 +82,7 @@ class Trace:
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle keeps: the record of the run, its mappings as plain ones."""
         kept = {each.name: getattr(self, each.name) for each in fields(self)}
-        mappings = ("residuals", "norm_scales", "before_edits")
+        mappings = ("residuals", "norm_scales", "before_edits", "experts")
         return kept | {name: dict(kept[name]) for name in mappings}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

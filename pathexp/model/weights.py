@@ -13,6 +13,7 @@ from ..arguments import refuse_masked
 from ..errors import WeightsError
 from ..read_only import restore
 from .config import Config
+from .routing import Experts
 from .stored import Stored, StoredColumns, check_finite
 
 Array = npt.NDArray[np.float64]
@@ -27,7 +28,10 @@ class Weights:
     ``W_E`` (d, V), ``W_pos`` (d, n_ctx), ``W_Q`` (L, H, h, d), ``W_K`` and ``W_V`` (L, G, h, d),
     ``W_O`` (L, H, d, h), ``W_in`` and ``W_gate`` (L, m, d), ``W_out`` (L, d, m), ``W_transform`` (d, d), ``W_U`` (O, d); biases
     ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``b_in`` and ``b_gate`` (L, m),
-    ``b_out`` (L, d), ``b_transform`` (d), ``b_U`` (O). Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
+    ``b_out`` (L, d), ``b_transform`` (d), ``b_U`` (O). Layers of E experts: ``W_router`` (L, E, d), ``b_router`` and
+    ``b_choice`` (L, E); ``W_in_experts``, ``W_gate_experts``, ``W_out_experts`` and biases, as those of MLPs, with E as
+    the second axis; ``W_in_shared`` and so on of the expert that all share, ``W_shared_gate`` (L, d) and ``b_shared_gate`` (L). An array is zero in layers
+    that have no such part. Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
     ``g_embed``, ``g_final`` (d), and for LayerNorm the biases ``b_…`` of the same names; of queries and keys,
     ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection or for LayerNorms of heads,
     which have biases ``b_q`` and ``b_k`` of the same shapes.
@@ -53,6 +57,14 @@ class Weights:
     W_in: Array | None = None
     W_gate: Array | None = None
     W_out: Array | None = None
+    W_router: Array | None = None
+    W_in_experts: Array | None = None
+    W_gate_experts: Array | None = None
+    W_out_experts: Array | None = None
+    W_in_shared: Array | None = None
+    W_gate_shared: Array | None = None
+    W_out_shared: Array | None = None
+    W_shared_gate: Array | None = None
     W_transform: Array | None = None
     b_Q: Array | None = None
     b_K: Array | None = None
@@ -61,6 +73,15 @@ class Weights:
     b_in: Array | None = None
     b_gate: Array | None = None
     b_out: Array | None = None
+    b_router: Array | None = None
+    b_choice: Array | None = None
+    b_shared_gate: Array | None = None
+    b_in_experts: Array | None = None
+    b_gate_experts: Array | None = None
+    b_out_experts: Array | None = None
+    b_in_shared: Array | None = None
+    b_gate_shared: Array | None = None
+    b_out_shared: Array | None = None
     b_transform: Array | None = None
     b_U: Array | None = None
     g_embed: Array | None = None
@@ -101,7 +122,8 @@ class Weights:
         and the first place that is not finite. Time is one look at every number in memory; those that are stored
         are looked at when they are raised.
         """
-        problems = [*_problems(self.arrays(), expected(config)), *_untied(self, config)]
+        places = expected(config)
+        problems = [*_problems(self.arrays(), places), *_misplaced(self, places), *_untied(self, config)]
         if problems:
             head = f"{len(problems)} problem(s) with the weights of {_sizes(config)}:"
             raise WeightsError("\n  ".join([head, *problems]))
@@ -113,17 +135,34 @@ class Weights:
 
 @dataclass(frozen=True)
 class Expected:
-    """The shape an array must have, and whether it must be there."""
+    """The shape an array must have, whether it must be there, and in which layers it says something, if not in all."""
 
     shape: Shape
     required: bool
+    layers: tuple[int, ...] | None = None
 
 
 def expected(config: Config) -> dict[str, Expected]:
     """The arrays that a configuration has a place for, by name."""
-    needed = {name: Expected(shape, True) for name, shape in _required(config)}
-    optional = {name: Expected(shape, False) for name, shape in _optional(config)}
-    return needed | optional
+    sides = (True, _required), (False, _optional)
+    return {
+        name: Expected(shape, required, _layers(name, config))
+        for required, listed in sides
+        for name, shape in listed(config)
+    }
+
+
+def _layers(name: str, c: Config) -> tuple[int, ...] | None:
+    """The layers in which an array says something, where there are others."""
+    if c.experts is None:
+        return None
+    if name in _DENSE:
+        return tuple(layer for layer in range(c.n_layers) if c.has_dense(layer))
+    return c.experts.layers if name in _SPARSE or name.endswith(("_experts", "_shared")) else None
+
+
+_DENSE = ("W_in", "W_gate", "W_out", "b_in", "b_gate", "b_out")
+_SPARSE = ("W_router", "b_router", "b_choice", "W_shared_gate", "b_shared_gate")
 
 
 def _required(c: Config) -> Iterator[tuple[str, Shape]]:
@@ -137,8 +176,10 @@ def _required(c: Config) -> Iterator[tuple[str, Shape]]:
     if c.d_mlp:
         yield "W_in", (c.n_layers, c.d_mlp, c.d_model)
         yield "W_out", (c.n_layers, c.d_model, c.d_mlp)
-    if c.gated:
+    if c.gated and c.d_mlp:
         yield "W_gate", (c.n_layers, c.d_mlp, c.d_model)
+    if c.experts is not None:
+        yield from _of_experts(c, c.experts)
     if c.transform:
         yield "W_transform", (c.d_model, c.d_model)
     yield "W_U", (c.d_out, c.d_model)
@@ -152,12 +193,39 @@ def _optional(c: Config) -> Iterator[tuple[str, Shape]]:
     if c.d_mlp:
         yield "b_in", (c.n_layers, c.d_mlp)
         yield "b_out", (c.n_layers, c.d_model)
-    if c.gated:
+    if c.gated and c.d_mlp:
         yield "b_gate", (c.n_layers, c.d_mlp)
+    if c.experts is not None:
+        yield from _biases_of_experts(c, c.experts)
     if c.transform:
         yield "b_transform", (c.d_model,)
     yield "b_U", (c.d_out,)
     yield from _norms(c)
+
+
+def _of_experts(c: Config, e: Experts) -> Iterator[tuple[str, Shape]]:
+    yield "W_router", (c.n_layers, e.count, c.d_model)
+    if e.shared_gate:
+        yield "W_shared_gate", (c.n_layers, c.d_model)
+    for kind, among, width in (("experts", (e.count,), e.width), ("shared", (), e.shared))[
+        : 1 + bool(e.shared)
+    ]:
+        for side in ("in", "gate")[: 1 + c.gated]:
+            yield f"W_{side}_{kind}", (c.n_layers, *among, width, c.d_model)
+        yield f"W_out_{kind}", (c.n_layers, *among, c.d_model, width)
+
+
+def _biases_of_experts(c: Config, e: Experts) -> Iterator[tuple[str, Shape]]:
+    yield "b_router", (c.n_layers, e.count)
+    yield "b_choice", (c.n_layers, e.count)
+    if e.shared_gate:
+        yield "b_shared_gate", (c.n_layers,)
+    for kind, among, width in (("experts", (e.count,), e.width), ("shared", (), e.shared))[
+        : 1 + bool(e.shared)
+    ]:
+        for side in ("in", "gate")[: 1 + c.gated]:
+            yield f"b_{side}_{kind}", (c.n_layers, *among, width)
+        yield f"b_out_{kind}", (c.n_layers, *among, c.d_model)
 
 
 def _norms(c: Config) -> Iterator[tuple[str, Shape]]:
@@ -236,6 +304,17 @@ def _untied(weights: Weights, config: Config) -> Iterator[str]:
             return
         if W_E.T.shape == W_U.shape and not np.array_equal(W_E.T, W_U):
             yield "W_U is not the transpose of W_E, but the configuration has tied=True: set tied=False"
+
+
+def _misplaced(weights: Weights, places: Mapping[str, Expected]) -> Iterator[str]:
+    """Numbers in layers where nothing reads them; stored arrays are made by loaders, which put none there."""
+    for name, array in weights.arrays().items():
+        layers = places[name].layers if name in places else None
+        if layers is None or isinstance(array, Stored) or array.shape != places[name].shape:
+            continue
+        for layer in range(len(array)):
+            if layer not in layers and np.any(array[layer]):
+                yield f"{name}[{layer}] is not zero, but this array says something in layers {list(layers)} only"
 
 
 def _transposed(found: Shape, shape: Shape) -> str:

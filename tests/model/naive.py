@@ -41,7 +41,7 @@ def naive(model: Model, tokens: Sequence[int]) -> Naive:
             ]
             continue
         stream = [_after(model, layer, "attn", x, y) for x, y in zip(before, attention, strict=True)]
-        if c.d_mlp:
+        if c.d_mlp or c.experts:
             mlp = [_mlp(model, _before(model, layer, "mlp", x), layer) for x in stream]
             stream = [_after(model, layer, "mlp", x, y) for x, y in zip(stream, mlp, strict=True)]
     for x in stream:
@@ -208,6 +208,8 @@ def _seen(model: Model, i: int, j: int, layer: int) -> bool:
 
 def _mlp(model: Model, x: Vector, layer: int) -> Vector:
     c, w = model.config, model.weights
+    if c.experts is not None and layer in (c.experts.layers or ()):
+        return _mixture(model, x, layer)
     pre = _dense(w.W_in[layer], x, _bias(w.b_in, layer))  # type: ignore[index]
     if c.gated:
         gate = _dense(w.W_gate[layer], x, _bias(w.b_gate, layer))  # type: ignore[index]
@@ -215,6 +217,52 @@ def _mlp(model: Model, x: Vector, layer: int) -> Vector:
     else:
         hidden = [ACTIVATIONS[c.activation](y) for y in pre]
     return _dense(w.W_out[layer], hidden, _bias(w.b_out, layer))  # type: ignore[index]
+
+
+def _mixture(model: Model, x: Vector, layer: int) -> Vector:
+    """Router, chosen experts and the shared one, as DeepSeek-AI 2024 (section 2.1.2) and Shazeer et al. 2017 write them."""
+    e, w = model.config.experts, model.weights
+    scores = _dense(w.W_router[layer], x, _bias(w.b_router, layer))  # type: ignore[index]
+    if e.scoring == "softmax":
+        total = math.fsum(math.exp(y) for y in scores)
+        shares = [math.exp(y) / total for y in scores]
+    else:
+        shares = [1 / (1 + math.exp(-y)) for y in scores]
+    ranks = [y + (0.0 if w.b_choice is None else float(w.b_choice[layer, i])) for i, y in enumerate(shares)]
+    size = e.count // e.groups
+    groups = [ranks[g * size : (g + 1) * size] for g in range(e.groups)]
+    merit = [sum(sorted(group)[-2:]) if e.by_two else max(group) for group in groups]
+    best = sorted(range(e.groups), key=lambda g: -merit[g])[: e.chosen_groups]
+    allowed = [i for i in range(e.count) if i // size in best]
+    chosen = sorted(allowed, key=lambda i: -ranks[i])[: e.chosen]
+    norm = math.fsum(shares[i] for i in chosen) if e.normalized else 1.0
+    out = [0.0] * len(x)
+    for i in chosen:
+        y = _expert(model, x, "experts", (layer, i))
+        out = [a + e.multiplier * shares[i] / norm * b for a, b in zip(out, y, strict=True)]
+    if e.shared:
+        y, gate = _expert(model, x, "shared", (layer,)), 1.0
+        if e.shared_gate:
+            z = math.fsum(float(w.W_shared_gate[layer, i]) * v for i, v in enumerate(x))  # type: ignore[index]
+            z += 0.0 if w.b_shared_gate is None else float(w.b_shared_gate[layer])
+            gate = 1 / (1 + math.exp(-z))
+        out = [a + gate * b for a, b in zip(out, y, strict=True)]
+    return out
+
+
+def _expert(model: Model, x: Vector, kind: str, place: tuple[int, ...]) -> Vector:
+    c, w = model.config, model.weights
+
+    def made(side: str, y: Vector) -> Vector:
+        return _dense(getattr(w, f"W_{side}_{kind}")[place], y, _bias(getattr(w, f"b_{side}_{kind}"), *place))
+
+    act, pre, limit = ACTIVATIONS[c.activation], made("in", x), c.experts.limit
+    if not c.gated:
+        return made("out", [act(y) for y in pre])
+    gate = made("gate", x)
+    if limit is not None:
+        gate, pre = [min(y, limit) for y in gate], [max(min(y, limit), -limit) for y in pre]
+    return made("out", [act(g) * (y + c.experts.shift) for g, y in zip(gate, pre, strict=True)])
 
 
 def _transform(model: Model, x: Vector) -> Vector:

@@ -203,7 +203,7 @@ def _heads(trace: Trace, target: Target, k: int) -> Rows:
         else:
             sums[_kind(node)] += value
     yield from heads.items()
-    yield from ((name, value) for name, value in sums.items() if name != "MLPs" or trace.config.d_mlp)
+    yield from ((name, value) for name, value in sums.items() if name != "MLPs" or trace.config.has_mlps)
 
 
 def _kind(node: object) -> str:

@@ -232,7 +232,7 @@ _OF_ATTENTION = ("b_O_", "b_attn_")
 
 def stream_points(config: Config) -> tuple[str, ...]:
     """The points of the stream behind each block, by the names of `Trace.residuals`."""
-    halves = ("out",) if config.parallel or not config.d_mlp else ("mid", "out")
+    halves = ("out",) if config.parallel or not config.has_mlps else ("mid", "out")
     return tuple(f"L{layer}.{half}" for layer in range(config.n_layers) for half in halves)
 
 

@@ -181,7 +181,7 @@ class EdgeRun:
             for side, read in zip(sides, reads[-len(sides) :], strict=True)
         ]
         if component.head is None:
-            made = mlp_output(model, component.layer, along[0])
+            made = mlp_output(model, component.label, along[0])
         else:
             query, key, value = along
             made = head_outputs(model, component.layer, (query, key, value))[component.head]

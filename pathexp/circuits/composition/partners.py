@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...graph.experts import mlp_labels
 from ...graph.ports import Place, Ports
-from ...labels import mlp_label
 from .gram import Flags, Met, Side, labels, meet, reduced, together
 from .head_sides import HeadSides
 
@@ -42,7 +42,7 @@ class Partners:
 def _port(label: str) -> tuple[str, str]:
     """A reader's component and its port: ("L1H3", "K"); an MLP's main one is "in"."""
     name, _, port = label.partition(".")
-    return name, port or ("in" if name.endswith("M") else "")
+    return name, port or ("in" if name != "U" else "")
 
 
 def partners(ports: Ports, distance: int = 0) -> Partners:
@@ -70,8 +70,9 @@ def _readers(ports: Ports, distance: int) -> list[Side]:
     sides = HeadSides(ports, distance)
     heads = [sides.reader(side) for side in ("Q", "K", "V")] if c.n_layers else []
     mlps = [
-        f"L{layer}M{side}"
-        for layer in range(c.n_layers if c.d_mlp else 0)
+        f"{label}{side}"
+        for layer in range(c.n_layers)
+        for label in mlp_labels(c, layer)
         for side in ("", ".gate")[: 1 + c.gated]
     ]
     ends = [Side((label,), reduced(ports.reader(label).dense(_ANY))) for label in [*mlps, "U"]]
@@ -81,7 +82,7 @@ def _readers(ports: Ports, distance: int) -> list[Side]:
 def _writers(ports: Ports) -> list[Side]:
     c = ports.model.config
     sources = ["E", *(["P"] if c.positions == "learned" else [])]
-    mlps = [mlp_label(layer) for layer in range(c.n_layers if c.d_mlp else 0)]
+    mlps = [label for layer in range(c.n_layers) for label in mlp_labels(c, layer)]
     heads = [HeadSides(ports).writer()] if c.n_layers else []
     ends, middle = (
         [Side((label,), reduced(ports.writer(label).dense(_ANY).T)) for label in some]

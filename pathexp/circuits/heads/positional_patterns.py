@@ -21,7 +21,7 @@ def positional_patterns(model: Model, layer: int, positions: int) -> Array:
     """
     w = model.weights
     config = replace(
-        model.config, n_layers=1, d_vocab=1, d_out=1, d_mlp=0, gated=False, parallel=None, tied=False,
+        model.config, n_layers=1, d_vocab=1, d_out=1, d_mlp=0, experts=None, gated=False, parallel=None, tied=False,
         rotaries=None if model.config.rotaries is None else (model.config.rotaries[layer],),
         windows=None if model.config.windows is None else (model.config.windows[layer],),
     )  # fmt: skip

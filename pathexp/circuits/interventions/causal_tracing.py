@@ -153,7 +153,7 @@ def causal_tracing(
 def _check(trace: Trace, target: Target, site: str, chosen: Sequence[int]) -> None:
     if target.space != "logits":
         raise PathexpError(f"causal tracing reads logits; got a target in space {target.space!r}")
-    if site == "mlp" and not trace.config.d_mlp:
+    if site == "mlp" and not trace.config.has_mlps:
         raise PathexpError("site='mlp': this model has no MLPs; choose 'stream' or 'attention'")
     missing = [place for place in chosen if not -len(trace) <= place < len(trace)]
     if missing or not chosen:

@@ -98,7 +98,7 @@ class LivePaths(KeptPaths):
         key = (component.layer, read, sides, kinds)
         if component.head is None:
             return self._known(
-                ("mlp", component.layer, sides, kinds),
+                (component.label, sides, kinds),
                 stream,
                 lambda: self._neurons(component, stream, sides, kinds),
             )
@@ -137,11 +137,9 @@ class LivePaths(KeptPaths):
         )
 
     def _neurons(self, component: Component, stream: Array, sides: str, dropped: frozenset[str]) -> Array:
-        model, layer = self.trace.model, component.layer
         if "m" not in sides:
-            return mlp_output(model, layer, self.clean(component))
-        norm_bias = not dropped & {"b_mlp", "b_attn"}
-        return mlp_output(model, layer, stream, norm_bias=norm_bias, in_bias="b_in" not in dropped)
+            return mlp_output(self.trace.model, component.label, self.clean(component))
+        return mlp_output(self.trace.model, component.label, stream, dropped)
 
 
 def _branch(component: Component) -> str:

@@ -126,7 +126,7 @@ def given(component: Component, run: Trace, sides: str, clean: Array) -> Array:
     """Return what a component of a run gives, (n, d), where inputs that are not among `sides` read `clean`."""
     there = read_by(run, component)
     if component.head is None:
-        return mlp_output(run.model, component.layer, there if "m" in sides else clean)
+        return mlp_output(run.model, component.label, there if "m" in sides else clean)
     query, key, value = (there if side in sides else clean for side in "qkv")
     found: Array = head_outputs(run.model, component.layer, (query, key, value))[component.head]
     return found

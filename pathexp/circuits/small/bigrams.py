@@ -209,7 +209,7 @@ def without_layers(model: Model) -> Model:
     if model.config.n_layers == 0:
         return model
     c, arrays = model.config, model.weights.arrays()
-    config = replace(c, n_layers=0, d_mlp=0, gated=False, parallel=None, windows=None)
+    config = replace(c, n_layers=0, d_mlp=0, experts=None, gated=False, parallel=None, windows=None)
     kept = {name: arrays[name] for name in _WHOLE if name in arrays}
     kept |= {name: arrays[name][:0] for name in ("W_Q", "W_K", "W_V", "W_O")}
     return Model(config, Weights(**kept), model.tokenizer, f"{model.name}, direct path")

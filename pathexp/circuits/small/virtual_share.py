@@ -109,7 +109,7 @@ def _said(share: float | None) -> str:
 
 def virtual_share(model: Model, corpus: Corpus, zero: str, limits: Limits) -> VirtualShare:
     """How much the virtual heads of an attention-only model reduce the loss."""
-    if model.config.d_mlp:
+    if model.config.has_mlps:
         raise PathexpError(
             "virtual heads are weighed in attention-only models; this one has MLPs between heads"
         )

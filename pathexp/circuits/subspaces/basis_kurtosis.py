@@ -137,8 +137,8 @@ def _row(sums: Tally, space: str) -> BasisKurtosis:
 
 def _spaces(trace: Trace) -> Mapping[str, Array]:
     streams = {point: trace.residuals[point] for point in ("embed", *stream_points(trace.config))}
-    neurons = trace.mlp_hidden if trace.config.d_mlp else ()
-    return streams | {f"L{layer} neurons": hidden for layer, hidden in enumerate(neurons)}
+    dense = filter(trace.config.has_dense, range(trace.config.n_layers))
+    return streams | {f"L{layer} neurons": trace.mlp_hidden[layer] for layer in dense}
 
 
 def fourths(x: Array) -> Array:

@@ -16,6 +16,7 @@ from ...answer import Answer, Figure, Note, Part, Table, columns
 from ...arguments import Kind, expect, index_of
 from ...expansion.header import model_facts
 from ...graph import Array
+from ...labels import read_label
 from ...model import Config, Model
 from ...model.model import check_model
 from ..attribution.decompose import stream_points
@@ -121,7 +122,7 @@ def bottlenecks(
     """Return the bottleneck table: one row per depth of the stream.
 
     A head writes d_head dimensions and reads 3 · d_head (queries, keys, values; grouped keys and values once), an MLP
-    writes and reads d_mlp at most; no one writes or reads more than d_model. With a corpus, the effective rank of the
+    writes and reads d_mlp at most (experts of a layer all together); no one writes or reads more than d_model. With a corpus, the effective rank of the
     stream over 50 windows, or those of a `Corpus`; see `Limits` for stopping and resuming. Costs a run
     per window and O(depths · d_model²) memory. Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth".
 
@@ -157,8 +158,8 @@ def _wanted(config: Config) -> Iterator[tuple[str, int]]:
     c, both = config, config.parallel is not None
     yield "embed", 0
     for point in stream_points(c):
-        attention = both or not c.d_mlp or point.endswith(".mid")
-        yield point, c.n_heads * c.d_head * attention + c.d_mlp * (both or not attention)
+        attention = both or not c.has_mlps or point.endswith(".mid")
+        yield point, c.n_heads * c.d_head * attention + _neurons(c, point) * (both or not attention)
 
 
 def _counted(config: Config, side: str) -> Iterator[tuple[str, int]]:
@@ -168,12 +169,17 @@ def _counted(config: Config, side: str) -> Iterator[tuple[str, int]]:
     yield "embed", min(c.d_vocab, d) + positions
     head = min(c.d_head, d)
     heads = c.n_heads * head if side == "written" else (c.n_heads + 2 * c.n_kv_heads) * head
-    neurons = min(d, c.d_mlp * (2 if c.gated and side == "read" else 1)) if c.d_mlp else 0
     for point in stream_points(c):
         both = c.parallel is not None
-        attention = both or not c.d_mlp or point.endswith(".mid")
+        attention = both or not c.has_mlps or point.endswith(".mid")
+        neurons = min(d, _neurons(c, point) * (2 if c.gated and side == "read" else 1))
         yield point, heads * attention + neurons * (both or not attention)
     yield "end", min(c.d_out, d)
+
+
+def _neurons(config: Config, point: str) -> int:
+    """The neurons of the layer of a point of the stream."""
+    return config.neurons(read_label(point).layer or 0)
 
 
 def _moments(model: Model, points: tuple[str, ...], window: Tokens) -> Mapping[str, Array]:

@@ -22,6 +22,7 @@ import numpy as np
 from ...answer import Answer, Figure, Note, Part, Table, columns
 from ...arguments import AMOUNT, expect
 from ...expansion.header import model_facts
+from ...graph.experts import mlp_labels
 from ...graph.ports import Ports
 from ...labels import mlp_label, neuron_label
 from ...model import Model
@@ -181,7 +182,7 @@ def _heads(model: Model) -> Iterator[Erasure]:
         return
     heads = HeadSides(ports).writer()
     assert heads.outer is not None, "heads write what they read"
-    mlps = tuple(mlp_label(layer) for layer in range(c.n_layers)) if c.d_mlp else ()
+    mlps = [label for layer in range(c.n_layers) for label in mlp_labels(c, layer)]
     bases = {label: written_basis(ports.writer(label)) for label in ("E", *heads.labels, *mlps)}
     shares = given_back(heads.thin, np.swapaxes(heads.outer, 1, 2), bases)
     reads = [ports.place(component).reads for component in heads.labels]
@@ -206,7 +207,7 @@ def _negative(found: Spectrum) -> float | None:
 
 def _neurons(model: Model) -> Iterator[Erasure]:
     ports, c = Ports(model), model.config
-    for layer in range(c.n_layers if c.d_mlp else 0):
+    for layer in filter(c.has_dense, range(c.n_layers)):
         read = ports.reader(mlp_label(layer, "in")).dense()
         write = ports.writer(mlp_label(layer)).dense().T
         sizes = np.linalg.norm(read, axis=1) * np.linalg.norm(write, axis=1)

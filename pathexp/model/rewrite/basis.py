@@ -13,12 +13,12 @@ from ..model import Model, check_model
 from ..rounding import CONFIDENCE, UNIT
 from ..weights import Array
 from .draft import Draft
-from .norms import all_norms, multiplied
+from .norms import MLP, all_norms, multiplied
 from .proof import Step, rewritten
 
-_WRITE = ("W_E", "W_pos", "W_O", "W_out")
-_READ = ("W_Q", "W_K", "W_V", "W_in", "W_gate")
-_VECTORS = ("b_O", "b_out")
+_WRITE = ("W_E", "W_pos", "W_O", "W_out", "W_out_experts", "W_out_shared")
+_READ = ("W_Q", "W_K", "W_V", *(weight for weight, _ in MLP))
+_VECTORS = ("b_O", "b_out", "b_out_experts", "b_out_shared")
 
 
 def rotate(model: Model, basis: npt.ArrayLike | int) -> Model:

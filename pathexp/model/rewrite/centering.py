@@ -15,8 +15,8 @@ from .difference import Difference
 from .draft import Draft
 from .proof import Step, rewritten
 
-_COLUMNS = ("W_E", "W_pos", "W_O", "W_out")
-_ROWS = ("b_O", "b_out", "b_embed", "b_attn_post", "b_mlp_post")
+_COLUMNS = ("W_E", "W_pos", "W_O", "W_out", "W_out_experts", "W_out_shared")
+_ROWS = ("b_O", "b_out", "b_out_experts", "b_out_shared", "b_embed", "b_attn_post", "b_mlp_post")
 
 
 def center_writing(model: Model) -> Model:

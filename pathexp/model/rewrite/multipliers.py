@@ -56,4 +56,9 @@ def _arrays(kind: str, draft: Draft) -> list[str]:
             if f"g_{name}" not in draft:
                 draft.put(f"g_{name}", np.ones((c.n_layers, c.d_model)))
         return [f"{letter}_{name}" for name in posts for letter in "gb" if f"{letter}_{name}" in draft]
-    return [name for name in ("W_O", "b_O", "W_out", "b_out") if name in draft]
+    return [
+        f"{kind}_{name}"
+        for name in ("O", "out", "out_experts", "out_shared")
+        for kind in "Wb"
+        if f"{kind}_{name}" in draft
+    ]

@@ -10,18 +10,23 @@ import numpy as np
 from ...errors import RewriteError
 from ..config import Config
 from ..model import Model, check_model
-from ..weights import Array
+from ..weights import Array, expected
 from .draft import Draft
 from .proof import Step, rewritten
 
 _HEADS = (("W_Q", "b_Q"), ("W_K", "b_K"), ("W_V", "b_V"))
-_MLP = (("W_in", "b_in"), ("W_gate", "b_gate"))
+MLP = (
+    ("W_in", "b_in"), ("W_gate", "b_gate"), ("W_in_experts", "b_in_experts"), ("W_gate_experts", "b_gate_experts"),
+    ("W_in_shared", "b_in_shared"), ("W_gate_shared", "b_gate_shared"), ("W_router", "b_router"),
+    ("W_shared_gate", "b_shared_gate"),
+)  # fmt: skip
+"""What reads behind the attention, of MLPs and of experts, each with its bias."""
 
 
 def fold_norms(model: Model, norms: Sequence[str] | None = None) -> Model:
     """Fold the gains and biases of norms into the maps that read through them; what remains only normalizes.
 
-    W (g ∘ y + b) = (W diag(g)) y + W b, for every reader: W_Q, W_K, W_V; W_in and W_gate; W_U. A tied
+    W (g ∘ y + b) = (W diag(g)) y + W b, for every reader: W_Q, W_K, W_V; W_in and W_gate, routers; W_U. A tied
     unembedding is untied first. RMSNorm has a gain only, and nothing is centered.
 
     norms: which, of "attn", "mlp", "final" (default: all that have a gain or a bias).
@@ -47,7 +52,8 @@ def fold_norms(model: Model, norms: Sequence[str] | None = None) -> Model:
 
 def readers(config: Config, norm: str) -> tuple[tuple[str, str], ...]:
     """The maps that read through a norm, each with the name of its bias."""
-    mlp = _MLP if config.gated else _MLP[:1]
+    places = expected(config)
+    mlp = tuple(pair for pair in MLP if pair[0] in places)
     if norm == "final":
         return (("W_U", "b_U"),)
     if norm == "mlp":

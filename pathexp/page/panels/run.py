@@ -35,7 +35,7 @@ def run(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
         "frozen": shown.lines(subject.graph.frozen) or ["nothing: this model is linear"],
         "labels": ["S", ".*", *subject.graph.alphabet.labels],
         "layers": subject.model.config.n_layers, "heads": subject.model.config.n_heads,
-        "mlps": bool(subject.model.config.d_mlp), "contrast": contrasted, "by_text": all(map(_by_text, subject.runs)),
+        "mlps": subject.model.config.has_mlps, "contrast": contrasted, "by_text": all(map(_by_text, subject.runs)),
     }  # fmt: skip
 
 

@@ -302,8 +302,8 @@ def test_where_a_mean_stands_in_an_input_that_reads_no_path_reads_the_run_itself
     trace, other = pair(model)
     mlp = next(c for c in freeze(trace).components() if c.head is None)
     clean = read_by(trace, mlp)
-    np.testing.assert_array_equal(given(mlp, other, "qkv", clean), mlp_output(model, mlp.layer, clean))
+    np.testing.assert_array_equal(given(mlp, other, "qkv", clean), mlp_output(model, mlp.label, clean))
     np.testing.assert_array_equal(
-        given(mlp, other, "m", clean), mlp_output(model, mlp.layer, read_by(other, mlp))
+        given(mlp, other, "m", clean), mlp_output(model, mlp.label, read_by(other, mlp))
     )
     assert np.abs(given(mlp, other, "qkv", clean) - given(mlp, other, "m", clean)).max() > 1e-3
