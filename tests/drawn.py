@@ -10,6 +10,7 @@ from pathexp.model.config import CHOICES
 from pathexp.model.handmade import random_model
 from pathexp.model.model import Model
 from pathexp.model.rotary import Dynamic, Linear, Llama3, Rotary, Yarn
+from pathexp.model.routing import Experts
 
 SCALINGS = (
     None,
@@ -26,7 +27,7 @@ def models(draw: st.DrawFn, attention_only: bool = False) -> Model:
     """A random model; ``attention_only`` leaves out what is not linear once patterns and norms are frozen."""
     switches = draw(_sizes()) | draw(_attention_only())
     if not attention_only:
-        switches |= draw(_mlps()) | draw(_norms(switches["norm"]))
+        switches |= draw(_mlps(switches["layers"])) | draw(_norms(switches["norm"]))
         switches |= draw(_scores(switches)) | draw(_multipliers())
         if switches["parallel"]:
             switches["norm_placement"] = "pre"
@@ -62,14 +63,40 @@ def _attention_only(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def _mlps(draw: st.DrawFn) -> dict[str, Any]:
-    d_mlp = draw(st.sampled_from((0, 7)))
+def _mlps(draw: st.DrawFn, layers: int) -> dict[str, Any]:
+    d_mlp, sparse = draw(st.sampled_from((0, 7))), draw(st.booleans())
+    gated = (bool(d_mlp) or sparse) and draw(st.booleans())
     return {
         "d_mlp": d_mlp,
         "activation": draw(st.sampled_from(CHOICES["activation"])),
-        "gated": bool(d_mlp) and draw(st.booleans()),
-        "parallel": draw(st.sampled_from(CHOICES["parallel"])) if d_mlp else None,
+        "gated": gated,
+        "parallel": draw(st.sampled_from(CHOICES["parallel"])) if d_mlp or sparse else None,
+        "experts": draw(_experts(layers if d_mlp else 0, gated)) if sparse else None,
     }
+
+
+@st.composite
+def _experts(draw: st.DrawFn, layers: int, gated: bool) -> Experts:
+    """Experts in some of so many layers, or in all where there are none with an MLP."""
+    groups, size = draw(st.integers(1, 3)), draw(st.integers(2, 3))
+    chosen_groups, shared = draw(st.integers(1, groups)), draw(st.sampled_from((0, 3)))
+    sparse = draw(st.sets(st.integers(0, layers - 1))) if layers else None
+    return Experts(
+        count=groups * size,
+        chosen=draw(st.integers(1, chosen_groups * size)),
+        width=draw(st.integers(1, 5)),
+        layers=None if sparse is None else tuple(sorted(sparse)),
+        shared=shared,
+        shared_gate=bool(shared) and draw(st.booleans()),
+        scoring=draw(st.sampled_from(("softmax", "sigmoid"))),
+        normalized=draw(st.booleans()),
+        multiplier=draw(st.sampled_from((1.0, 2.5))),
+        groups=groups,
+        chosen_groups=chosen_groups,
+        by_two=draw(st.booleans()),
+        limit=draw(st.sampled_from((None, 0.3))) if gated else None,
+        shift=draw(st.sampled_from((0.0, 1.0))) if gated else 0.0,
+    )
 
 
 @st.composite

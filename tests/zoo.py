@@ -124,27 +124,13 @@ FAMILIES: Mapping[str, Maker] = {
         _block, heads=4, d_head=4, d_model=16, norm="rmsnorm", embed_norm=True, final_norm=False,
         activation="relu", biases=False, seed=47,
     ),
-    "mixtral": partial(_mixture, experts=Experts(count=4, chosen=2, width=7, normalized=True), seed=61),
+    "mixtral": partial(_mixture, experts=Experts(count=3, chosen=2, width=7, normalized=True), seed=61),
     "qwen-moe": partial(
-        _llama, layers=3, qk_norm="head",
-        experts=Experts(count=5, chosen=2, width=6, layers=(0, 2), shared=8, shared_gate=True), seed=62,
-    ),
-    "experts-in-groups": partial(
-        _llama, experts=Experts(
-            count=6, chosen=3, width=5, layers=(1,), shared=4, scoring="sigmoid", normalized=True, multiplier=2.5,
-            groups=3, chosen_groups=2, by_two=True,
-        ), seed=63,
+        _llama, qk_norm="head",
+        experts=Experts(count=3, chosen=2, width=6, layers=(0,), shared=8, shared_gate=True), seed=62,
     ),
     "experts-with-limits": partial(
         _mixture, norm="layernorm", experts=Experts(count=3, chosen=2, width=7, limit=0.4, shift=1.0), seed=64,
-    ),
-    "experts-between-norms": partial(
-        _mixture, gated=False, activation="gelu", norm="layernorm", norm_placement="sandwich", residual_multiplier=0.3,
-        experts=Experts(count=3, chosen=1, width=7), seed=65,
-    ),
-    "experts-post-norm": partial(
-        _block, d_mlp=0, norm="layernorm", norm_placement="post", experts=Experts(count=3, chosen=1, width=7, shared=3),
-        seed=66,
     ),
     "experts-parallel": partial(
         _mixture, norm="layernorm", parallel="shared", experts=Experts(count=3, chosen=2, width=7, shared=3, shared_gate=True),
@@ -154,3 +140,21 @@ FAMILIES: Mapping[str, Maker] = {
     "parallel-no-norm": partial(_block, parallel="shared", positions="none", seed=49),
     "bidirectional-window": partial(_block, causal=False, windows=(3, None), norm="layernorm", seed=50),
 }  # fmt: skip
+
+MORE_EXPERTS: Mapping[str, Maker] = {
+    "experts-in-groups": partial(
+        _llama, experts=Experts(
+            count=6, chosen=3, width=5, layers=(1,), shared=4, scoring="sigmoid", normalized=True, multiplier=2.5,
+            groups=3, chosen_groups=2, by_two=True,
+        ), seed=63,
+    ),
+    "experts-between-norms": partial(
+        _mixture, gated=False, activation="gelu", norm="layernorm", norm_placement="sandwich", residual_multiplier=0.3,
+        experts=Experts(count=3, chosen=1, width=7), seed=65,
+    ),
+    "experts-post-norm": partial(
+        _block, d_mlp=0, norm="layernorm", norm_placement="post", experts=Experts(count=3, chosen=1, width=7, shared=3),
+        seed=66,
+    ),
+}  # fmt: skip
+"""More mixtures of experts: other routers, other norms. They go through the laws of tests/graph/test_paths_through_experts.py alone."""

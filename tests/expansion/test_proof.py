@@ -18,7 +18,7 @@ from pathexp.expansion.ranking import searched
 from pathexp.expansion.search import Budget
 from tests.expansion.adversaries import RandomDice, drawn_case
 from tests.expansion.exact import Oracle
-from tests.expansion.test_contrast import two_runs
+from tests.expansion.test_contrast import EVERY, two_runs
 from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
 
@@ -46,9 +46,9 @@ def test_every_true_ranking_of_the_zoo_is_accepted(name, mode):
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("ports", [False, True])
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(EVERY))
 def test_rankings_of_contrasts_are_accepted(name, ports):
-    here, there = two_runs(MODELS[name](), length=4)
+    here, there = two_runs(EVERY[name](), length=4)
     terms, target = px.expand(px.contrast(here, there, mlp_ports=ports)), here.logit(1)
     for found in (terms.top(5, target), searched(terms.walk, 5, target, terms.value(target), Budget())):
         assert found.exact

@@ -17,15 +17,15 @@ from pathexp.model.handmade import random_model, zero_layer_bigram
 from pathexp.model.model import Model
 from pathexp.model.npz import load_npz, save_npz
 from pathexp.model.tokenizer import Tokenizer
-from tests.zoo import FAMILIES, ZOO
+from tests.zoo import FAMILIES, MORE_EXPERTS, ZOO
 
 MODEL = random_model(layers=1, heads=2, d_vocab=3, biases=True, norm="layernorm")
 LETTERS = Tokenizer(("a", "b", "ab"))
 
 
-@pytest.mark.parametrize("name", [*ZOO, *FAMILIES])
+@pytest.mark.parametrize("name", [*ZOO, *FAMILIES, *MORE_EXPERTS])
 def test_a_model_comes_back_exactly(name: str, tmp_path: Path) -> None:
-    model = {**ZOO, **FAMILIES}[name]()
+    model = {**ZOO, **FAMILIES, **MORE_EXPERTS}[name]()
     model.save(tmp_path / "model.npz")
     again = load_npz(tmp_path / "model.npz")
     assert (again.config, again.name, again.tokenizer) == (model.config, model.name, None)

@@ -11,7 +11,7 @@ from pathexp.model.config import Config
 from pathexp.model.model import Model
 from tests.drawn import models
 from tests.model.naive import naive
-from tests.zoo import FAMILIES, ZOO
+from tests.zoo import FAMILIES, MORE_EXPERTS, ZOO
 
 
 def assert_same(model: Model, tokens: np.ndarray) -> None:
@@ -20,10 +20,10 @@ def assert_same(model: Model, tokens: np.ndarray) -> None:
     np.testing.assert_allclose(trace.patterns, np.reshape(other.patterns, trace.patterns.shape), atol=1e-11)
 
 
-@pytest.mark.parametrize("name", [*ZOO, *FAMILIES])
+@pytest.mark.parametrize("name", [*ZOO, *FAMILIES, *MORE_EXPERTS])
 @pytest.mark.parametrize("length", [1, 2, 9])
 def test_the_zoo(name: str, length: int) -> None:
-    model = {**ZOO, **FAMILIES}[name]()
+    model = {**ZOO, **FAMILIES, **MORE_EXPERTS}[name]()
     assert_same(model, np.random.default_rng(length).integers(0, model.config.d_vocab, length))
 
 

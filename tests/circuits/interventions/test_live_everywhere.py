@@ -8,6 +8,7 @@ import pytest
 import pathexp as px
 from pathexp.circuits.interventions.cuts import paths_along, paths_through
 from pathexp.graph import Walk
+from pathexp.labels import read_label
 from pathexp.model.forward import rerun
 from tests.zoo import FAMILIES, ZOO
 
@@ -46,9 +47,23 @@ def point(component):
 
 def outcome(component, trace):
     """What a component gives in a run, up to constants that are the same in all runs."""
+    if component.label in trace.experts:
+        return of_expert(component.label, trace)
     if component.head is None:
         return trace.residuals[point(component)]
     return trace.head_results[component.layer, component.head]
+
+
+def of_expert(label, trace):
+    """What an expert gives in a run: its weight times its neurons, written, zero where it is not chosen."""
+    w, place, expert = trace.model.weights, read_label(label), trace.experts[label]
+    of, index = ("shared", (place.layer,)) if place.index is None else ("experts", (place.layer, place.index))
+    W, b = getattr(w, f"W_out_{of}")[index], getattr(w, f"b_out_{of}")
+    result = np.zeros((len(trace), trace.config.d_model))
+    for row, position in enumerate(expert.positions):
+        hidden = expert.gates[row] * expert.pre[row] + expert.shift[row]
+        result[position] = expert.weights[row] * (W @ hidden + (0 if b is None else b[index]))
+    return result
 
 
 def between(trace, writer, change):
@@ -128,7 +143,7 @@ def test_a_node_cut_or_patched_is_the_edited_forward_pass(name):
 
 def left_of(component, trace):
     """What stays of a component that is cut: the output bias of an MLP, a source of its own."""
-    bias = trace.model.weights.b_out
+    bias = trace.model.weights.b_out if component.kind == "mlp" else None
     return bias[component.layer] if component.head is None and bias is not None else 0.0
 
 
@@ -147,10 +162,22 @@ def test_a_source_cut_is_the_model_without_its_weights(name):
         if kind in ("b_attn", "b_mlp"):
             continue  # read by queries and gates as well, or by two branches: below
         labels = [label for label in sources if (label.rpartition("_L")[0] or label) == kind]
-        array = getattr(model.weights, weights.get(kind, kind))
-        without = with_weights(model, **{weights.get(kind, kind): 0.0 * array}).run(trace.tokens)
+        if kind == "shift":
+            unshifted = replace(model.config, experts=replace(model.config.experts, shift=0.0))
+            without = px.Model(unshifted, model.weights).run(trace.tokens)
+        else:
+            arrays = {
+                array: getattr(model.weights, array) for array in arrays_of(weights.get(kind, kind), labels)
+            }
+            without = with_weights(model, **{array: 0.0 * a for array, a in arrays.items()}).run(trace.tokens)
         found = intervene(trace, f"({' | '.join(labels)}) .* U")
         close(found.live, without.logits)
+
+
+def arrays_of(name, labels):
+    """The arrays that sources stand for: those of experts have arrays of their own."""
+    ends = {"E": "_experts", "S": "_shared"}
+    return {name + ends.get(read_label(label).kind if "_L" in label else "", "") for label in labels}
 
 
 @pytest.mark.parametrize("name", EVERY)

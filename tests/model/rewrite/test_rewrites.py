@@ -11,9 +11,9 @@ import pathexp as px
 from pathexp.model.rewrite import Step, check_steps, norms, rewritten
 from pathexp.model.rewrite.basis import orthogonal
 from tests.drawn import models
-from tests.zoo import FAMILIES, ZOO
+from tests.zoo import FAMILIES, MORE_EXPERTS, ZOO
 
-MODELS = {**ZOO, **FAMILIES}
+MODELS = {**ZOO, **FAMILIES, **MORE_EXPERTS}
 rewrite = px.rewrite
 
 
