@@ -1,8 +1,9 @@
 """Transformers in plain numpy: sizes, weights, and the reference forward pass."""
 
 from . import rewrite
-from .bundled import ModelCard, load, load_bundled, models
+from .bundled import ModelCard, load_bundled, models
 from .config import Config
+from .door import load
 from .handmade import induction_model, random_model, zero_layer_bigram
 from .load.transformer_lens import from_transformer_lens
 from .model import Model

@@ -1,4 +1,4 @@
-"""The trained models that ship with the package, and the door through which every model is loaded."""
+"""The trained models that ship with the package."""
 
 from __future__ import annotations
 
@@ -8,14 +8,8 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
-from pathlib import Path
-from typing import Any
 
 from ..errors import LoadError
-from .load.formats import load_path
-from .load.options import Options
-from .load.options import options as read_options
-from .load.transformer_lens import from_transformer_lens
 from .model import Model
 from .npz import load_npz
 
@@ -67,66 +61,26 @@ def load_bundled(name: str) -> Model:
     >>> load_bundled("attn-2l").config.n_layers
     2
     """
-    if name not in _names():
-        raise LoadError(f"No bundled model is called {name!r}.{_hint(name)} {_known()}")
+    if name not in bundled_names():
+        raise LoadError(f"No bundled model is called {name!r}.{near_names(name)} {known_names()}")
     with as_file(_data(f"{name}.npz")) as path:
         return load_npz(path)
 
 
-def load(name_or_path: str | Path | Any, **options: Any) -> Model:
-    """A model by the name of a bundled one, or else from a file or a directory, or a live one of TransformerLens.
-
-    A name wins over a file of the same name; write ``./attn-2l`` or give a Path for the file. Known are
-    ``.npz`` (as ``Model.save`` writes them), directories with config.json and safetensors (as transformers
-    saves them), ``.gguf``, and ``.bin`` of llama2.c. Nothing is fetched, and no code in a file is run. An
-    object with ``cfg`` and ``state_dict()`` is taken as a model of TransformerLens (`from_transformer_lens`).
-    ``options`` answer what a file leaves open: ``tie``, ``vocab_from_checkpoint``, ``strict``, ``ignore``,
-    ``embedding_scale``, as pathexp.model.load.options.Options has them.
-
-    Raises LoadError if it is neither a bundled name nor there, or cannot be read.
-
-    >>> load("attn-1l").config.n_heads
-    8
-    """
-    if isinstance(name_or_path, str) and not name_or_path:
-        raise LoadError(f"No name or path was given. {_known()}")
-    if not isinstance(name_or_path, str | Path) and not hasattr(name_or_path, "state_dict"):
-        raise LoadError(
-            f"A model is loaded by its name, from a path, or from a live TransformerLens model; found "
-            f"{name_or_path!r:.60}. {_known()}"
-        )
-    if not isinstance(name_or_path, str | Path):
-        return from_transformer_lens(name_or_path, ignore=read_options(options).ignore)
-    given = read_options(options)
-    if not isinstance(name_or_path, str) or name_or_path not in _names():
-        return load_path(_existing(name_or_path), given)
-    if given != Options():
-        raise LoadError(
-            f"{name_or_path!r} ships with the package and leaves nothing open, but found {given!r}."
-        )
-    return load_bundled(name_or_path)
-
-
-def _existing(name_or_path: str | Path) -> Path:
-    if Path(name_or_path).exists():
-        return Path(name_or_path)
-    raise LoadError(
-        f"Cannot load {str(name_or_path)!r}: it is no bundled model and no file.{_hint(str(name_or_path))} "
-        f"{_known()} Give one of these, or the path of a file or directory."
-    )
-
-
-def _names() -> tuple[str, ...]:
+def bundled_names() -> tuple[str, ...]:
+    """The names of the bundled models."""
     return tuple(card.name for card in models())
 
 
-def _hint(name: str) -> str:
-    near = get_close_matches(name.lower(), _names(), n=2)
+def near_names(name: str) -> str:
+    """A question for a message: whether one of the bundled names that are like this one was meant, if any is."""
+    near = get_close_matches(name.lower(), bundled_names(), n=2)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def _known() -> str:
-    return f"Bundled models: {', '.join(_names())}."
+def known_names() -> str:
+    """The bundled names, for a message."""
+    return f"Bundled models: {', '.join(bundled_names())}."
 
 
 def _data(name: str) -> Traversable:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pathexp.errors import LoadError, TokenError
-from pathexp.model.bundled import ModelCard, load, load_bundled, models
+from pathexp.model.bundled import ModelCard, load_bundled, models
+from pathexp.model.door import load
 from pathexp.model.model import Model
 from pathexp.model.trace import Trace
 

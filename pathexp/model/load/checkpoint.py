@@ -47,32 +47,50 @@ class Checkpoint(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """A checkpoint of arrays that are in memory already.
+    """A checkpoint of tensors that are in memory already: of torch, of numpy, or what numpy makes arrays of.
 
     >>> Held({"w": np.ones((2, 3))}, "a test").shapes
     {'w': (2, 3)}
     """
 
-    arrays: Mapping[str, npt.NDArray[Any]]
+    tensors: Mapping[str, Any]
     where: str
     stays: bool = False
     """Its owner may write to them."""
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
-        """The shape of every array, by name."""
-        return {name: array.shape for name, array in self.arrays.items()}
+        """The shape of every tensor, by name."""
+        return {name: _shape(tensor) for name, tensor in self.tensors.items()}
 
     def read(self, name: str) -> Numbers:
-        """One array. Raises LoadError if it does not hold real numbers."""
-        array = self.arrays[name]
+        """One tensor. Raises LoadError if it does not hold real numbers, or none at all (torch's device meta)."""
+        tensor = self.tensors[name]
+        if getattr(tensor, "is_meta", False):
+            raise LoadError(
+                f"Cannot load {self.where}: tensor {name!r} is on torch's device meta, which holds no numbers. Load "
+                "the model with its weights first."
+            )
+        array = as_array(tensor)
         if array.dtype.kind != "f":
             raise not_numbers(name, str(array.dtype), self.where)
         return array
 
     def rows(self, name: str, begin: int, end: int) -> Numbers:
-        """Some rows of one array."""
+        """Some rows of one tensor."""
         return self.read(name)[begin:end]
+
+
+def _shape(tensor: Any) -> Shape:
+    return tuple(tensor.shape) if hasattr(tensor, "shape") else as_array(tensor).shape
+
+
+def as_array(tensor: Any) -> npt.NDArray[Any]:
+    """A tensor of torch, or anything numpy takes, as an array; floating tensors of torch come as float64."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu()
+        tensor = (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+    return np.asarray(tensor)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from ..npz import load_npz
 from .gguf_model import load_gguf
 from .huggingface import load_huggingface
 from .llama2c import load_llama2c
-from .options import Options
+from .options import CHECKPOINT, Options
+from .pickles import of_pickles
 
 _READERS: Mapping[str, Callable[[Path], Model]] = {
     ".npz": load_npz,
@@ -40,21 +41,17 @@ def load_path(path: Path, options: Options) -> Model:
             f"directory that transformers saved, which this is not by its name. {_READ}"
         )
     if path.is_dir() or ending in _OF_FOLDERS:
+        options.only(CHECKPOINT, repr(str(path)), "directories of transformers leave")
         return load_huggingface(path, options)
     if ending == ".gguf":
+        options.only(CHECKPOINT, repr(str(path)), "GGUF files leave")
         return load_gguf(path, options)
     if ending in _PICKLES:
-        raise LoadError(
-            f"Cannot load {str(path)!r}: Python pickles can run code when they are read, and are refused. "
-            "Convert it with safetensors.torch.save_file, or save_pretrained(..., safe_serialization=True)."
-        )
+        raise LoadError(f"Cannot load {str(path)!r}: {of_pickles(path.name)}")
     if ending not in _READERS:
         raise LoadError(
             f"Cannot load {str(path)!r}: {f'files ending in {ending!r}' if ending else 'files without an ending'} "
             f"are not read. {_READ}"
         )
-    if options != Options():
-        raise LoadError(
-            f"Cannot load {str(path)!r}: {ending} files leave nothing open, but found {options!r}."
-        )
+    options.only((), repr(str(path)), f"{ending} files leave")
     return _READERS[ending](path)

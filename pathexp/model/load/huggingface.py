@@ -88,18 +88,25 @@ def load_huggingface(path: str | Path, options: Options | None = None) -> Model:
 
 
 def _loaded(folder: Path, place: Path, options: Options) -> Model:
-    values = _config_values(folder)
-    keys = Keys(values, repr(str(folder / CONFIG)))
+    keys = Keys(_config_values(folder), repr(str(folder / CONFIG)))
+    config, weights = assembled(keys, _checkpoint(folder, place), options)
+    return Model(config, weights, _tokenizer(folder, config), name=folder.resolve().name)
+
+
+def assembled(keys: Keys, stored: Checkpoint, options: Options) -> tuple[Config, Weights]:
+    """Make sizes and arrays of a configuration of transformers and the tensors that belong to it.
+
+    Raises LoadError for what is missing, unknown or in disagreement.
+    """
     family = _family(keys)
-    checkpoint = _based(_checkpoint(folder, place), family)
+    checkpoint = _based(stored, family)
     refuse_quantized(checkpoint.shapes, checkpoint.where)
     for key in ("num_hidden_layers", "n_layer"):
-        check_layers(values.get(key), checkpoint)
+        check_layers(keys.values.get(key), checkpoint)
     plan = family.plan(_with_vocabulary(keys, family, checkpoint, options), options)
     tied = keys.switch("tie_word_embeddings", family.tied)
     keys.finish(options.ignore)
-    config, weights = _read(checkpoint, family, plan, tied, options)
-    return Model(config, weights, _tokenizer(folder, config), name=folder.resolve().name)
+    return _read(checkpoint, family, plan, tied, options)
 
 
 def _config_values(folder: Path) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...errors import LoadError, LoadWarning
 from .checkpoint import listed
 from .inert import INERT
@@ -27,7 +29,7 @@ class Keys:
     """The keys of one configuration, and a record of which were asked for."""
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values = values
+        self.values = {key: _plain(value) for key, value in values.items()}
         self.where = where
         self.asked: set[str] = set()
         self.assumed: dict[str, Any] = {}
@@ -138,6 +140,11 @@ class Keys:
     def error(self, problem: str) -> LoadError:
         """The error for a key."""
         return LoadError(f"Cannot load {self.where}: {problem}.")
+
+
+def _plain(value: Any) -> Any:
+    """A value of a configuration; of a number of numpy, the number."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def read_keys(path: Path) -> Mapping[str, Any]:

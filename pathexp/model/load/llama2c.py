@@ -24,6 +24,7 @@ from ..weights import Weights
 from .checkpoint import Shape
 from .gather import Array, as_it_is, heads_in, heads_out
 from .opened_file import OpenedFile
+from .pickles import of_pickles
 from .scored_tokenizer import ScoredTokenizer
 
 _HEADER = struct.Struct("<7i")
@@ -53,7 +54,7 @@ def load_llama2c(path: str | Path) -> Model:
     try:
         size = place.stat().st_size
         with open(place, "rb") as file:
-            header = _header(file.read(_HEADER.size))
+            header = _header(file.read(_HEADER.size), place.name)
         config = _config(header)
         arrays = _arrays(place, header, config, size)
         return Model(config, Weights(**arrays), _tokenizer_beside(place, config), name=place.stem)
@@ -67,12 +68,9 @@ class _Wrong(Exception):
     """What is wrong with the file."""
 
 
-def _header(raw: bytes) -> Header:
+def _header(raw: bytes, name: str) -> Header:
     if raw[:4] == b"PK\x03\x04" or raw[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
-        raise _Wrong(
-            "it is a torch file: a Python pickle, which can run code when it is read, and is refused. "
-            "Convert it with safetensors.torch.save_file, or save_pretrained(..., safe_serialization=True)."
-        )
+        raise _Wrong(of_pickles(name))
     if len(raw) < _HEADER.size:
         raise _Wrong(f"it has {len(raw)} bytes; a model of llama2.c begins with {_HEADER.size}.")
     if struct.unpack_from("<I", raw)[0] == _LATER:

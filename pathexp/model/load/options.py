@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,6 +20,8 @@ class Options:
     strict: raise where the default is to warn and go on.
     ignore: configuration keys that are known to you not to matter.
     embedding_scale: "float64", or "bfloat16" to round Gemma's √d_model as a run in bfloat16 does.
+    tokenizer: of a live model, which has none of its own: one of transformers, or the path of a tokenizer.json.
+    config: of a state dict, its configuration, as a mapping or the object itself.
     """
 
     tie: bool = False
@@ -28,12 +30,31 @@ class Options:
     strict: bool = False
     ignore: tuple[str, ...] = ()
     embedding_scale: str = "float64"
+    tokenizer: Any = None
+    config: Any = None
 
     def __post_init__(self) -> None:
         for name in ("tie", "no_unembedding", "vocab_from_checkpoint", "strict"):
             check(name, getattr(self, name), SWITCH, LoadError)
         object.__setattr__(self, "ignore", _names(self.ignore))
         check("embedding_scale", self.embedding_scale, one_of("float64", "bfloat16"), LoadError)
+
+    def only(self, known: Collection[str], where: str, who: str) -> None:
+        """Raise LoadError for an option that decides nothing here: ``who`` leaves it nothing open.
+
+        >>> Options(strict=True).only(("strict",), "'x'", ".npz files leave")
+        """
+        found = [f.name for f in fields(self) if getattr(self, f.name) != f.default and f.name not in known]
+        if found:
+            takes = f" It takes {', '.join(known)}." if known else ""
+            raise LoadError(
+                f"Cannot load {where}: {who} nothing open that {found[0]} would decide, but found "
+                f"{found[0]}={getattr(self, found[0])!r:.60}.{takes}"
+            )
+
+
+CHECKPOINT = ("tie", "no_unembedding", "vocab_from_checkpoint", "strict", "ignore", "embedding_scale")
+"""What tensors of transformers and their configuration may leave open."""
 
 
 def options(values: Mapping[str, Any]) -> Options:

@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import LoadError
 from .checkpoint import Checkpoint, Numbers, Shape, listed
 from .keys import once
+from .pickles import of_pickles
 from .safetensors_file import SafetensorsFile, open_safetensors
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -89,8 +90,8 @@ def _instead(folder: Path) -> str:
     pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
     if pickled:
         return (
-            f"It has {listed(pickled)}, but Python pickles can run code when they are read, and are refused: "
-            "convert them with safetensors.torch.save_file, or save_pretrained(..., safe_serialization=True)."
+            f"It has {listed(pickled)}, but {of_pickles(pickled[0])}\n"
+            "Or let transformers convert the folder: from_pretrained(folder).save_pretrained(other)."
         )
     others = sorted(path.name for path in folder.glob("*.safetensors"))
     found = f"It has {listed(others)}: give the path of one." if others else "It has no *.safetensors at all."

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import LoadError, PathexpError
 from ..config import Config
@@ -76,7 +75,11 @@ def from_transformer_lens(
     for keys that are not known. A bridge over a model of transformers is refused: load its directory.
     """
     state, keys = _parts(model, config)
-    held = Held({key: _array(key, value) for key, value in state.items()}, keys.where)
+    if any(key.startswith("embed.embed.") for key in state):
+        raise keys.error(
+            "it is a HookedEncoder (BERT), whose names are others; load the model of transformers behind it"
+        )
+    held = Held(state, keys.where)
     try:
         found = _config(keys, held)
         keys.finish((*_INERT, *ignore), off=(None, False, -1))
@@ -86,6 +89,16 @@ def from_transformer_lens(
         raise
     except PathexpError as error:
         raise LoadError(f"Cannot load {keys.where}: {error}") from error
+
+
+def is_transformer_lens(model: object) -> bool:
+    """Whether an object is a model as those of TransformerLens are."""
+    return hasattr(model, "cfg") and hasattr(model, "state_dict")
+
+
+def is_lens_state(state: Mapping[str, Any]) -> bool:
+    """Whether named tensors are those of a model of TransformerLens, by the name of its embedding."""
+    return "embed.W_E" in state or ("embed.weight" in state and "unembed.weight" in state)
 
 
 def _parts(model: Any, config: Any) -> tuple[Mapping[str, Any], Keys]:
@@ -102,15 +115,14 @@ def _parts(model: Any, config: Any) -> tuple[Mapping[str, Any], Keys]:
 
 
 def _values(config: Any) -> Mapping[str, Any]:
-    return dict(config) if isinstance(config, Mapping) else dict(vars(config))
-
-
-def _array(name: str, value: Any) -> npt.NDArray[Any]:
-    """A tensor of torch, or anything numpy takes, as an array; floating tensors come as float64."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = (value.double() if value.is_floating_point() else value).numpy()
-    return np.asarray(value)
+    if isinstance(config, Mapping):
+        return dict(config)
+    if not hasattr(config, "__dict__"):
+        raise LoadError(
+            f"Cannot load a state dict of TransformerLens: its configuration must be a mapping or a config object, found "
+            f"{config!r:.60}."
+        )
+    return dict(vars(config))
 
 
 def _is_modules(held: Held) -> bool:
@@ -123,16 +135,18 @@ def _config(keys: Keys, held: Held) -> Config:
     check_layers(keys.values.get("n_layers"), held)
     modules = _is_modules(held)
     _check_native(keys, modules)
-    d_model, n_heads, d_head = keys.size("d_model"), keys.size("n_heads"), keys.size("d_head")
-    d_vocab = keys.size("d_vocab")
-    told = keys.get("d_vocab_out")
-    d_out = d_vocab if told in (None, -1) else keys.size("d_vocab_out")
+    d_model, d_head = keys.size("d_model"), keys.size("d_head")
+    n_heads, d_vocab = _counted(keys, "n_heads", d_model // d_head), keys.size("d_vocab")
+    d_out = _counted(keys, "d_vocab_out", d_vocab)
     n_layers, norm = keys.size("n_layers"), _norm(keys)
     positions = keys.choice(
         "positional_embedding_type", keys.assume("positional_embedding_type", "standard"), _POSITIONS
     )
     if keys.switch("post_embedding_ln", False) and positions == "learned":
         raise keys.error("'post_embedding_ln' norms before positions are added, which is not known here")
+    causal = keys.choice("attention_dir", keys.get("attention_dir", "causal"), _DIRECTIONS) == "causal"
+    if positions == "alibi":
+        _check_slopes(keys, n_heads, causal)
     attention_only = keys.switch("attn_only", False)
     return Config(
         n_layers=n_layers,
@@ -156,10 +170,15 @@ def _config(keys: Keys, held: Held) -> Config:
         attention_scale=_scale(keys, modules, d_head),
         attention_cap=_cap(keys, "attn_scores_soft_cap"),
         logit_cap=_cap(keys, "output_logits_soft_cap"),
-        causal=keys.choice("attention_dir", keys.get("attention_dir", "causal"), _DIRECTIONS) == "causal",
+        causal=causal,
         windows=_windows(keys, n_layers),
         parallel="separate" if keys.switch("parallel_attn_mlp", False) and not attention_only else None,
     )
+
+
+def _counted(keys: Keys, key: str, default: int) -> int:
+    """A size; where it is not told, or -1 as TransformerLens writes that, what it makes of the others."""
+    return default if keys.get(key) in (None, -1) else keys.size(key)
 
 
 _DIRECTIONS = {"causal": "causal", "bidirectional": "bidirectional"}
@@ -177,8 +196,22 @@ def _check_native(keys: Keys, modules: bool) -> None:
         keys.must_be_off(key, "TransformerLens's native model does not do what this says")
 
 
+def _check_slopes(keys: Keys, n_heads: int, causal: bool) -> None:
+    """TransformerLens's slopes are those of the paper for powers of two, and zero for keys that come later."""
+    if n_heads & (n_heads - 1):
+        raise keys.error(
+            f"'alibi' with {n_heads} heads: its slopes are others than those of Press et al. 2022 where the number of heads "
+            "is no power of two, and are not known here"
+        )
+    if not causal:
+        raise keys.error(
+            "'alibi' with bidirectional attention has slopes on one side only, which is not known here"
+        )
+
+
 def _norm(keys: Keys) -> str | None:
-    kind = keys.get("normalization_type")
+    told = "normalization_type" in keys.values
+    kind = keys.get("normalization_type") if told else keys.assume("normalization_type", "LN")
     if kind not in _NORMS:
         raise keys.error(f"'normalization_type' is {kind!r}, known are {', '.join(map(repr, _NORMS))}")
     if keys.switch("final_rms", False) and _NORMS[kind] == "layernorm":
@@ -237,10 +270,11 @@ def _windows(keys: Keys, n_layers: int) -> tuple[int | None, ...] | None:
 
 def _arrays(config: Config, held: Held, keys: Keys) -> dict[str, Array]:
     stored = not str(keys.get("normalization_type")).endswith("Pre")
+    unused = (*_UNUSED, r"pos_embed\.W_pos") if config.positions == "alibi" else _UNUSED
     if _is_modules(held):
-        return gather(held, list(module_pieces(config, stored)), config.n_layers, _UNUSED)
+        return gather(held, list(module_pieces(config, stored)), config.n_layers, unused)
     grouped = "blocks.0.attn._W_K" in held.shapes
-    arrays = gather(held, list(property_pieces(config, grouped, stored)), config.n_layers, _UNUSED)
+    arrays = gather(held, list(property_pieces(config, grouped, stored)), config.n_layers, unused)
     return _without_bias_behind_gate(arrays) if config.gated else arrays
 
 

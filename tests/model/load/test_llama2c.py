@@ -70,7 +70,7 @@ def test_sizes_and_bytes_must_agree(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "it has 0 bytes"),
-        (b"PK\x03\x04" + bytes(60), "a torch file: a Python pickle.*refused"),
+        (b"PK\x03\x04" + bytes(60), "a torch file is a Python pickle.*refused"),
         (b"\x80\x02}q\x00." + bytes(60), "a Python pickle"),
         (struct.pack("<Ii", 0x616B3432, 1) + bytes(60), "later format of llama2.c"),
         (struct.pack("<7i", 8, 6, 2, 3, 2, 11, 10), "it is no model of llama2.c: its first seven numbers"),

@@ -225,7 +225,7 @@ def test_a_folder_without_tensors_says_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match=r"'other\.safetensors': give the path of one"):
         open_folder(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
-    with pytest.raises(LoadError, match="pickles can run code"):
+    with pytest.raises(LoadError, match="pickle, which can run code"):
         open_folder(tmp_path)
 
 

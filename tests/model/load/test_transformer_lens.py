@@ -60,7 +60,7 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "gpt2": ({"norm": "layernorm", "d_mlp": 17, "activation": "gelu_tanh"}, {"act_fn": "gelu_new"}, False),
     "shortformer": ({"norm": "layernorm", "positions": "qk"}, {"positional_embedding_type": "shortformer"}, False),
     "alibi": (
-        {"norm": "layernorm", "positions": "alibi", "embed_norm": True},
+        {"norm": "layernorm", "positions": "alibi", "embed_norm": True, "heads": 4},
         {"positional_embedding_type": "alibi", "post_embedding_ln": True},
         False,
     ),

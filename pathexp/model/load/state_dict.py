@@ -1,0 +1,101 @@
+"""A state dict in memory, as torch.load(..., weights_only=True) or safetensors give it, and its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import LoadError, PathexpError
+from ..config import Config
+from ..model import Model
+from ..weights import Weights
+from .checkpoint import Held, as_array, listed
+from .given_tokenizer import given_tokenizer
+from .huggingface import assembled
+from .keys import Keys
+from .options import CHECKPOINT, Options
+from .transformer_lens import from_transformer_lens, is_lens_state
+
+_WHERE = "the state dict"
+_ADVICE = (
+    "Give config=: the configuration of transformers (with its model_type), the cfg of TransformerLens, or a px.Config "
+    "for arrays by the names of px.Weights."
+)
+
+
+def from_state_dict(state: Mapping[str, Any], options: Options) -> Model:
+    """A model from named tensors and ``options.config``.
+
+    Names as TransformerLens has them go with its configuration; a configuration with ``model_type`` goes with names as
+    transformers has them; a px.Config, or its ``to_dict``, with those of px.Weights.
+
+    Raises LoadError for a configuration that is missing or of no known kind, and as the readers do.
+    """
+    _check_names(state)
+    if options.config is None:
+        raise LoadError(
+            f"Cannot load {_WHERE}: tensors alone do not say what is computed with them. {_ADVICE}"
+        )
+    if is_lens_state(state):
+        options.only(("config", "ignore", "tokenizer"), _WHERE, "a state dict of TransformerLens leaves")
+        found = from_transformer_lens(state, options.config, ignore=options.ignore)
+    elif "model_type" in (values := _values(options.config)):
+        options.only((*CHECKPOINT, "config", "tokenizer"), _WHERE, "a state dict of transformers leaves")
+        found = _of_transformers(state, values, options)
+    else:
+        options.only(("config", "tokenizer"), _WHERE, "arrays by the names of px.Weights leave")
+        found = _by_our_names(state, options.config, values)
+    return given_tokenizer(found, options.tokenizer)
+
+
+def _check_names(state: Mapping[Any, Any]) -> None:
+    """Names are texts, and tensors can be looked at; a checkpoint of a training run often holds them one level below."""
+    if odd := [key for key in state if not isinstance(key, str)]:
+        raise LoadError(f"Cannot load {_WHERE}: its names must be texts, found {odd[0]!r:.60}.")
+    below = [key for key, value in state.items() if isinstance(value, Mapping)]
+    if below:
+        raise LoadError(
+            f"Cannot load {_WHERE}: under {listed(below, 3)} it holds mappings, no tensors, as a checkpoint of a training "
+            f"run does: give the one that holds the tensors, as in load(checkpoint[{below[0]!r:.40}], ...)."
+        )
+    if not state:
+        raise LoadError(f"Cannot load {_WHERE}: it is empty.")
+
+
+def _values(config: Any) -> Mapping[str, Any]:
+    """The values of a configuration: a mapping, ours, or an object of transformers."""
+    if isinstance(config, Mapping):
+        return config
+    if hasattr(config, "to_dict"):
+        found = config.to_dict()
+        if isinstance(found, Mapping):
+            return found
+    raise LoadError(f"Cannot load {_WHERE}: found config={config!r:.60}. {_ADVICE}")
+
+
+def _of_transformers(state: Mapping[str, Any], values: Mapping[str, Any], options: Options) -> Model:
+    try:
+        config, weights = assembled(Keys(values, _WHERE), Held(state, _WHERE), options)
+        return Model(config, weights, name=str(values["model_type"]))
+    except LoadError:
+        raise
+    except PathexpError as error:
+        raise LoadError(f"Cannot load {_WHERE}: {error}") from error
+
+
+def _by_our_names(state: Mapping[str, Any], config: Any, values: Mapping[str, Any]) -> Model:
+    unknown = sorted(set(state) - set(Weights.__dataclass_fields__))
+    if unknown:
+        raise LoadError(
+            f"Cannot load {_WHERE}: {listed(unknown)} are not names of px.Weights, and config is no configuration of "
+            "transformers (model_type) or TransformerLens (names as embed.W_E). Say what each is with names=."
+        )
+    try:
+        sizes = config if isinstance(config, Config) else Config.from_dict(values)
+        return Model(sizes, Weights(**{name: as_array(tensor) for name, tensor in state.items()}))
+    except TypeError as error:
+        raise LoadError(
+            f"Cannot load {_WHERE}: {str(error).replace('Weights.__init__()', 'px.Weights')}."
+        ) from error
+    except PathexpError as error:
+        raise LoadError(f"Cannot load {_WHERE}: {error}") from error
