@@ -88,7 +88,7 @@ def _by_our_names(state: Mapping[str, Any], config: Any, values: Mapping[str, An
     if unknown:
         raise LoadError(
             f"Cannot load {_WHERE}: {listed(unknown)} are not names of px.Weights, and config is no configuration of "
-            "transformers (model_type) or TransformerLens (names as embed.W_E). Say what each is with names=."
+            "transformers (model_type) or TransformerLens (names as embed.W_E)."
         )
     try:
         sizes = config if isinstance(config, Config) else Config.from_dict(values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,7 @@ def test_arrays_of_transformers_go_with_its_configuration(tmp_path: Path) -> Non
     arrays = checkpoints.llama_arrays()
     found = px.load(arrays, config=dict(checkpoints.LLAMA))
     np.testing.assert_array_equal(found.run([1, 2, 3]).logits, px.load(folder).run([1, 2, 3]).logits)
-    with pytest.raises(LoadError, match=r"the state dict: .*'model.norm.weight' is missing"):
+    with pytest.raises(LoadError, match=r"the state dict: .*\n.*'model.norm.weight' is missing"):
         px.load({k: v for k, v in arrays.items() if k != "model.norm.weight"}, config=dict(checkpoints.LLAMA))
     with pytest.raises(LoadError, match="int64, no plain real numbers"):
         name = next(iter(arrays))
@@ -127,11 +126,5 @@ def test_a_tokenizer_may_be_given(tmp_path: Path) -> None:
 
 def test_weights_come_with_numbers_of_their_own() -> None:
     arrays = state(MODEL)
-    found = px.load(arrays, config=told(MODEL.config))
-    before = found.run(TOKENS).logits
-    for array in arrays.values():
-        array.setflags(write=True) if array.base is None else None
-    assert not any(
-        np.shares_memory(array, each) for array in arrays.values() for each in found.weights.arrays().values()
-    )
-    np.testing.assert_array_equal(replace(found).run(TOKENS).logits, before)
+    ours = px.load(arrays, config=told(MODEL.config)).weights.arrays().values()
+    assert not any(np.shares_memory(array, each) for array in arrays.values() for each in ours)
