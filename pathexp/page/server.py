@@ -96,6 +96,8 @@ class Served:
         name = words(given, "search", 100)
         lines: asyncio.Queue[str] = asyncio.Queue()
         loop, stop = asyncio.get_running_loop(), Event()
+        if name in self.searches:  # a second search of that name takes the place of the first
+            self.searches[name].set()
         if name:
             self.searches[name] = stop
 
@@ -114,7 +116,8 @@ class Served:
                 yield json.dumps({"answer": _outcome(work)}, allow_nan=False) + "\n"
             finally:
                 stop.set()
-                self.searches.pop(name, None)
+                if self.searches.get(name) is stop:
+                    del self.searches[name]
 
         return _responses().StreamingResponse(body(), media_type="application/x-ndjson")
 

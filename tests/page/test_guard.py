@@ -240,6 +240,35 @@ def test_stopping_the_page_ends_what_runs():
     assert stop.is_set() and not page.running
 
 
+def test_a_second_search_of_a_name_takes_the_place_of_the_first():
+    deep = px.random_model(
+        layers=16, heads=12, d_model=48, d_head=4, d_mlp=96, d_vocab=50, n_ctx=16, norm="rmsnorm", seed=1
+    )
+    page = px.explore(deep, "1 2 3 4 5 6 7 8")
+    parts = urlsplit(page.url)
+    body = json.dumps({"text": "1 2 3 4 5 6 7 8", "k": 200, "seconds": 600, "search": "one"})
+    asked = f"POST {parts.path}api/prove HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    with (
+        socket.create_connection((parts.hostname, parts.port)) as one,
+        socket.create_connection((parts.hostname, parts.port)) as two,
+    ):
+        one.sendall(asked.encode())
+        while "one" not in page.served.searches:
+            time.sleep(0.01)
+        first = page.served.searches["one"]
+        two.sendall(asked.encode())
+        while page.served.searches.get("one") in (first, None):
+            time.sleep(0.01)
+        second = page.served.searches["one"]
+        assert first.is_set() and not second.is_set()
+        while first in page.served.running:  # it ends at its next step, and leaves the name to the second
+            time.sleep(0.01)
+        assert page.served.searches["one"] is second
+        assert json.loads(send(page, "api/stop", {"search": "one"})[1]) == {"stopped": True}
+        assert second.is_set()
+    page.stop()
+
+
 def test_a_tree_that_was_stopped_is_not_kept():
     subject = Session(px.load("attn-2l"), View(TEXT)).subject(View(TEXT))
     with stopped_by(lambda: True), pytest.raises(px.PathexpError, match="ask again"):
