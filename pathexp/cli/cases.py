@@ -49,8 +49,6 @@ def check_cases(options: argparse.Namespace) -> None:
         clash = [name for name in ONE_RUN if getattr(options, name, None) is not None]
         if clash:
             raise PathexpError(f"--cases holds prompts and answers of its own: leave out {clash[0]}")
-        if options.resume is not None and not options.resume.endswith(".jsonl"):
-            raise PathexpError(f"--resume: expected a file that ends in .jsonl, got {options.resume!r}")
         return
     for option in (CORRUPTED, WORKERS, RESUME):
         if getattr(options, option.name, None) is not None and hasattr(options, CORRUPTED.name):

@@ -9,7 +9,7 @@ from typing import Any
 from ..circuits.cases.faithfulness import Faithfulness, faithfulness
 from ..circuits.cases.zero_point import ZEROS
 from ..model import Model
-from .cases import CASES, WORKERS, executor_of
+from .cases import CASES, RESUME, WORKERS, executor_of
 from .command import Command, Option, fraction
 
 
@@ -40,7 +40,7 @@ COMMANDS = (
         "measure how much of what a model does over many prompts a circuit does alone",
         "pathexp faithfulness attn-2l --cases cases.jsonl --edges 1,0.1,0",
         options=(
-            replace(CASES, required=True, help="the cases, a .jsonl or .csv file"), WORKERS,
+            replace(CASES, required=True, help="the cases, a .jsonl or .csv file"), WORKERS, RESUME,
             Option("edges", "shares of the ranked edges that are kept, such as 1,0.1,0", shares, metavar="SHARES"),
             Option("circuit", "a query over paths, or a .json file of edges and scores", metavar="QUERY"),
             Option("whole", "only the circuit that the file marks, not shares of its ranked edges", flag=True),

@@ -116,8 +116,9 @@ def check_outputs(command: Command, options: argparse.Namespace) -> None:
         check_graph_file(file)
         _check_folder("--graph", file)
     if (file := getattr(options, "resume", None)) is not None:
-        if not (of_cases(options) or file.endswith(".npz")):
-            raise PathexpError(f"--resume: expected a file that ends in .npz, got {file!r}")
+        ending = ".npz" if command.states and not of_cases(options) else ".jsonl"
+        if not file.endswith(ending):
+            raise PathexpError(f"--resume: expected a file that ends in {ending}, got {file!r}")
         if hasattr(options, "windows") and options.corpus is None:
             raise PathexpError("--resume goes on with a corpus: give --corpus FILE, the same as before")
         _check_folder("--resume", file)

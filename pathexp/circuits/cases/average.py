@@ -24,6 +24,7 @@ from .checked_cases import Cases, checked_cases
 from .journal import Journal, asked_of
 from .mean_tree import mean_tree
 from .measured import Ask, Question, name_of, takes_target
+from .steps import MEASURED, Step
 from .sums import Averaged, Sums
 from .workers import Workers, naming
 from .zero_point import zero_options
@@ -112,7 +113,8 @@ def average(
     quantiles: also these quantiles of the value, such as (0.1, 0.5, 0.9): eight bytes a row and case.
     folder: where workers find the model, on machines that share a file system; by default this machine's own.
     resume: a file that keeps what each case gave, as it is found. An average that died goes on from it, and a longer
-        list of cases asks only those that are new. Refused where it holds another question, model or version, and for trees.
+        list of cases asks only those that are new (of trees: as far as the same nodes are opened). Refused where it
+        holds another question, model or version.
     options: those of the question. A text "@S2" is the position of the role S2 in each case. `zero` is "zero",
         "corrupted" (the corrupted run) or "mean": the mean of what the cases write there, by role, and where lengths
         differ over positions. px.intervene of each component in turn computes all of them live unless `live` says how
@@ -137,11 +139,12 @@ def average(
     ask = Ask(
         question, _all_live(question, options, contrast, model, ready), contrast, takes_target(question)
     )
-    journal = None if resume is None else _journal(resume, ask, model, ready)
+    said = None if resume is None else asked_of(question, ask.options, model, ready, contrast=contrast)
+    journal = None if resume is None or said is None else Journal(resume, said)
     with Workers(executor, folder, progress) as workers:
         ask = replace(ask, options=zero_options(question, ask.options, model, ready, workers))
         if question is tree:
-            made = mean_tree(ask, model, ready, workers, tuple(quantiles))
+            made = mean_tree(ask, model, ready, workers, tuple(quantiles), journal)
         else:
             made = _added(ask, model, ready, workers, tuple(quantiles), journal)
     return Average(name_of(question), repr(model), len(ready), made)
@@ -159,27 +162,17 @@ def _all_live(
     return {**options, "live": len(freeze(model.run(cases[0].tokens)).alphabet.components)}
 
 
-def _journal(path: str | Path, ask: Ask, model: Model, cases: tuple[Case, ...]) -> Journal:
-    if ask.question is tree:
-        raise PathexpError(
-            "the mean of trees is opened by all cases together, and keeps no cases: leave out resume"
-        )
-    return Journal(path, asked_of(ask, ask.options, model, cases))
-
-
 def _added(
     ask: Ask, model: Model, cases: tuple[Case, ...], workers: Workers, quantiles: tuple[float, ...],
     journal: Journal | None,
 ) -> Averaged:  # fmt: skip
-    kept = {} if journal is None else journal.kept(cases)
+    kept = None if journal is None else Step(journal, MEASURED)
     sums = Sums(quantiles)
     with interrupts() as interrupted:
         try:
             for number, found in enumerate(workers.over(ask, model, cases, kept), 1):
                 with naming(number, len(cases), cases[number - 1]):
                     sums.add(found)
-                if journal is not None:
-                    journal.keep(cases[number - 1], found)
                 if interrupted():
                     break
         except KeyboardInterrupt:

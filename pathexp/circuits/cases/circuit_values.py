@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,9 @@ from ..interventions.means import Means, RunMeans
 from .case import Case
 from .edge_run import PORTS, VALUES, EdgeRun, Kept, written
 from .edge_scores import EdgeScores
+from .journal import Journal
 from .measured import corrupted_tokens
+from .steps import ARRAY, Form, Step
 from .workers import Workers
 from .zero_point import MeansOfCases, means_of_cases, means_of_cuts
 
@@ -32,6 +35,17 @@ class CircuitValue:
     nothing: float
     error: float
     tolerance: float
+
+
+def _value(plain: Any) -> CircuitValue:
+    values, *others = plain
+    whole, nothing, error, tolerance = map(float, others)
+    return CircuitValue(tuple(map(float, values)), whole, nothing, error, tolerance)
+
+
+VALUE: Form[CircuitValue] = Form(
+    lambda found: [found.values, found.whole, found.nothing, found.error, found.tolerance], _value
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,12 @@ class EdgeCircuits:
     zero: Zero
     inputs: str
 
+    @property
+    def step(self) -> str:
+        """Its name in a journal: which edges are kept."""
+        kept = hashlib.sha256(b"".join(each.tobytes() for each in self.kept)).hexdigest()
+        return f"{'without' if self.removed else 'edges'}-{kept[:16]}-"
+
     def __call__(self, model: Model, case: Case) -> CircuitValue:
         trace = model.run(case.tokens)
         target, run = case.target(trace), EdgeRun(trace, self.zero.other(model, case), self.live, self.inputs)
@@ -96,6 +116,11 @@ class QueryCircuit:
     zero: Zero
     inputs: str
     means: MeansOfCases | None = None
+
+    @property
+    def step(self) -> str:
+        """Its name in a journal: which paths are cut."""
+        return f"paths-{hashlib.sha256(str(self.cut.query).encode()).hexdigest()[:16]}-"
 
     def __call__(self, model: Model, case: Case) -> CircuitValue:
         trace = model.run(case.tokens)
@@ -156,11 +181,13 @@ class RankEdges:
 
 
 def rank_edges(
-    model: Model, cases: tuple[Case, ...], workers: Workers, zero: Zero, live: bool, inputs: str
-) -> EdgeScores:
+    model: Model, cases: tuple[Case, ...], workers: Workers, zero: Zero, live: bool, inputs: str,
+    journal: Journal | None = None,
+) -> EdgeScores:  # fmt: skip
     """Return the mean over cases of what cutting each edge alone takes from the target."""
     total: Any = 0.0
-    for found in workers.over(RankEdges(zero, live, inputs), model, cases):
+    kept = None if journal is None else Step(journal, ARRAY, "ranks-")
+    for found in workers.over(RankEdges(zero, live, inputs), model, cases, kept):
         total = total + found
     edges = EdgeRun(model.run(cases[0].tokens)).edges
     return EdgeScores(edges, total / len(cases))

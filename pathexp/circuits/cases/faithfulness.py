@@ -23,10 +23,20 @@ from ..interventions.kept_paths import INPUTS, Reading
 from .average import EXECUTOR
 from .case import Case
 from .checked_cases import Cases, checked_cases
-from .circuit_values import CircuitValue, EdgeCircuits, QueryCircuit, Zero, query_circuit, rank_edges, zero_of
+from .circuit_values import (
+    VALUE,
+    CircuitValue,
+    EdgeCircuits,
+    QueryCircuit,
+    query_circuit,
+    rank_edges,
+    zero_of,
+)
 from .edge_run import VALUES, EdgeList, Kept
 from .edge_scores import EdgeScores, read_eap
+from .journal import Journal, asked_of
 from .moments import Moments
+from .steps import Step
 from .workers import Workers
 from .zero_point import ZEROS
 
@@ -140,6 +150,7 @@ def faithfulness(
     model: Model, cases: Cases, *, edges: Sequence[float] = EDGES, circuit: Circuit | None = None, cut: bool = False,
     how: str = "frozen", zero: str = "zero", inputs: str = INPUTS, ranking: str = "flow",
     executor: Executor | None = None, folder: str | Path | None = None, progress: bool = False,
+    resume: str | Path | None = None,
 ) -> Faithfulness:  # fmt: skip
     """Measure how much of what a model does a circuit does alone, over many cases.
 
@@ -155,7 +166,7 @@ def faithfulness(
     inputs: what reads along kept edges: any of "q", "k", "v" of heads and "m" of MLPs; the rest reads the run.
     ranking: "flow": what cutting an edge alone takes from the target, frozen and exact, the mean over cases. "live": the
         same live, at a pass an edge and case.
-    executor, folder, progress: see `average`.
+    executor, folder, progress, resume: see `average`; what is kept are ranks and values of circuits, so that edges added later cost only themselves.
 
     Edges go from embedding, positions, heads and MLPs to heads, MLPs and the sink, all positions together; biases stay
     in every circuit. Faithfulness and its areas, CPR and CMD: Mueller et al. 2025, "MIB: A Mechanistic Interpretability
@@ -174,22 +185,31 @@ def faithfulness(
         "faithfulness", edges=(edges, sequence_of(SHARE, "shares from 0 to 1")), cut=(cut, TRUTH),
         how=(how, one_of("frozen", "live")), zero=(zero, one_of(*ZEROS)), ranking=(ranking, one_of("flow", "live")),
         executor=(executor, EXECUTOR), folder=(folder, instance((str, Path), "a path").or_none), progress=(progress, TRUTH),
+        resume=(resume, instance((str, Path), "a path").or_none),
     )  # fmt: skip
     Reading(inputs)  # refuses what is no input
     ready = checked_cases(cases, model, corrupted=zero == "corrupted")
     live = how == "live"
+    options = {"how": how, "zero": zero, "inputs": inputs, "ranking": ranking}
+    journal = None if resume is None else Journal(resume, asked_of(faithfulness, options, model, ready))
     with Workers(executor, folder, progress) as workers:
         if isinstance(circuit, str | Query) and not str(circuit).endswith(".json"):
             asked = query(circuit)
             work, kept, every = query_circuit(asked, cut, live, zero, inputs, model, ready, workers)
             words = _words(str(asked), ranking, cut)
-            return _measured(work, model, ready, workers, [(kept / every, kept)], None, words)
+            return _measured(work, model, ready, workers, journal, [(kept / every, kept)], None, words)
         stands = zero_of(zero, model, ready, workers)
-        scores = _scores(circuit, model, ready, workers, stands, live and ranking == "live", inputs)
+        scores = (
+            rank_edges(model, ready, workers, stands, live and ranking == "live", inputs, journal)
+            if circuit is None
+            else _scores(circuit, EdgeList.of(freeze(model.run(ready[0].tokens))))
+        )
         chosen = _sizes(scores, edges)
         circuits = EdgeCircuits(tuple(kept for _, _, kept in chosen), bool(cut), live, stands, inputs)
         sizes = [(share, amount) for share, amount, _ in chosen]
-        return _measured(circuits, model, ready, workers, sizes, scores, _words(circuit, ranking, cut))
+        return _measured(
+            circuits, model, ready, workers, journal, sizes, scores, _words(circuit, ranking, cut)
+        )
 
 
 def _words(circuit: object, ranking: str, cut: bool) -> str:
@@ -210,18 +230,8 @@ def _sizes(scores: EdgeScores, shares: Sequence[float]) -> list[tuple[float, int
     return [(float(s), amount, scores.strongest(amount)) for s, amount in zip(shares, amounts, strict=True)]
 
 
-def _scores(
-    circuit: object,
-    model: Model,
-    cases: tuple[Case, ...],
-    workers: Workers,
-    zero: Zero,
-    live: bool,
-    inputs: str,
-) -> EdgeScores:
-    edges = EdgeList.of(freeze(model.run(cases[0].tokens)))
-    if circuit is None:
-        return rank_edges(model, cases, workers, zero, live, inputs)
+def _scores(circuit: object, edges: EdgeList) -> EdgeScores:
+    """The scores of edges that are given, or 1 for those of a circuit."""
     if isinstance(circuit, EdgeScores):
         if circuit.edges != edges:
             raise PathexpError("these scores are of the edges of another model")
@@ -242,12 +252,13 @@ def _scores(
 
 
 def _measured(
-    work: EdgeCircuits | QueryCircuit, model: Model, cases: tuple[Case, ...], workers: Workers,
+    work: EdgeCircuits | QueryCircuit, model: Model, cases: tuple[Case, ...], workers: Workers, journal: Journal | None,
     sizes: Sequence[tuple[float | None, int]], scores: EdgeScores | None, words: str,
 ) -> Faithfulness:  # fmt: skip
     sums, whole, nothing = [Moments() for _ in sizes], Moments(), Moments()
     worst = CircuitValue((), 0.0, 0.0, 0.0, 1.0)
-    for found in workers.over(work, model, cases):
+    kept = None if journal is None else Step(journal, VALUE, work.step)
+    for found in workers.over(work, model, cases, kept):
         for moments, value in zip(sums, found.values, strict=True):
             moments.add(value)
         whole.add(found.whole)

@@ -1,7 +1,8 @@
-"""What a question found in each case, written to a file as it is found: an average that died goes on where it was.
+"""What was found in each case, written to a file as it is found: work that died goes on where it was.
 
-The first line says what was asked of which model, then comes one line a case: a SHA-256 of the rest of the line, the
-digest of the case, JSON. A last line that was cut off is left out; whatever else does not fit is refused.
+The first line says what was asked of which model, then comes one line a case and step of the work: a SHA-256 of the rest of
+the line, the digest of the case behind the name of the step if it has one, JSON. A last line that was cut off is left out;
+whatever else does not fit is refused.
 """
 
 from __future__ import annotations
@@ -9,13 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...answer import Check, Column, Table
 from ...errors import LoadError, PathexpError
 from ...graph import Query
 from ...model import Model
@@ -23,7 +21,7 @@ from ...version import VERSION
 from ...visible import inert
 from ..corpus.tally import question_of
 from .case import Case
-from .measured import Ask, FromCase, Measured, name_of
+from .measured import FromCase, name_of
 
 PLAIN = (str, int, float, bool, type(None), Query, FromCase)
 
@@ -45,18 +43,27 @@ class Journal:
             self._read()
             self.size = self.path.stat().st_size
 
-    def kept(self, cases: Sequence[Case]) -> Mapping[int, Callable[[], Measured]]:
-        """Return what there is already, by index of the case."""
-        keys = enumerate(map(case_digest, cases))
-        return {at: partial(self._found, self.places[key]) for at, key in keys if key in self.places}
-
-    def keep(self, case: Case, found: Measured) -> None:
-        """Write what was found in a case, unless it is there."""
-        key = case_digest(case)
+    def keep(self, key: str, found: Any) -> None:
+        """Write plain values under a key, unless something is there."""
         if key not in self.places:
             if not self.end:
                 self._append("asked", self.asked)
-            self.places[key] = self._append(key, json.dumps(asdict(found)))
+            self.places[key] = self._append(key, json.dumps(found))
+
+    def found(self, key: str) -> Any:
+        """Return the plain values under a key that is there."""
+        place, length = self.places[key]
+        try:
+            with self.path.open("rb") as file:
+                file.seek(place)
+                _, text = self._checked(0, file.read(length))
+            return json.loads(text)
+        except (OSError, ValueError, RecursionError) as error:
+            raise self.unreadable(error) from error
+
+    def unreadable(self, error: Exception) -> LoadError:
+        """Return the error of a line that holds something else than it should."""
+        return LoadError(f"cannot read a case from {str(self.path)!r}: {error!s:.200}")
 
     def _append(self, key: str, text: str) -> tuple[int, int]:
         line = _line(key, text)
@@ -110,30 +117,10 @@ class Journal:
             )
         return key, text
 
-    def _found(self, place: tuple[int, int]) -> Measured:
-        try:
-            with self.path.open("rb") as file:
-                file.seek(place[0])
-                _, text = self._checked(0, file.read(place[1]))
-            return _measured(json.loads(text))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise LoadError(f"cannot read a case from {str(self.path)!r}: {error!s:.200}") from error
-
 
 def _line(key: str, text: str) -> bytes:
     rest = f"{key} {text}\n".encode()
     return hashlib.sha256(rest).hexdigest().encode() + b" " + rest
-
-
-def _measured(fields: Any) -> Measured:
-    tables = {name: _table(**table) for name, table in fields["tables"].items()}
-    return Measured(
-        fields["kind"], tables, tuple(Check(**check) for check in fields["checks"]), fields["value"]
-    )
-
-
-def _table(columns: Any, key: Any, **others: Any) -> Table:
-    return Table([Column(**column) for column in columns], key=tuple(key), **others)
 
 
 def case_digest(case: Case) -> str:
@@ -146,30 +133,28 @@ def case_digest(case: Case) -> str:
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
-def asked_of(ask: Ask, given: Mapping[str, Any], model: Model, cases: Sequence[Case]) -> str:
+def asked_of(
+    question: object, options: Mapping[str, Any], model: Model, cases: Sequence[Case], **more: Any
+) -> str:
     """Return a line that tells questions, options and models apart, and for means over the cases these as well.
 
-    Raises PathexpError for a question or an option (as `given`) that cannot be told from others by its text.
+    Raises PathexpError for a question or an option that cannot be told from others by its text.
     """
-    name = f"{getattr(ask.question, '__module__', '?')}.{getattr(ask.question, '__qualname__', '?')}"
+    name = f"{getattr(question, '__module__', '?')}.{getattr(question, '__qualname__', '?')}"
     if "?" in name or "<" in name:
-        raise PathexpError(
-            f"resume: {name_of(ask.question)} is no function of a module, which a file could name"
-        )
-    for option, value in given.items():
+        raise PathexpError(f"resume: {name_of(question)} is no function of a module, which a file could name")
+    for option, value in options.items():
         members = value if isinstance(value, tuple | list) else (value,)
         if not all(isinstance(each, PLAIN) for each in members):
             raise PathexpError(
                 f"resume: the option {option} is a {type(value).__name__}, which a file cannot name"
             )
-    options = {option: repr(value) for option, value in sorted(given.items())}
-    every = hashlib.sha256("".join(map(case_digest, cases)).encode()).hexdigest()[:16]
-    weights = hashlib.sha256(question_of("", model, None).encode()).hexdigest()[:16]
     said = {
         "pathexp": VERSION,
         "question": name,
-        "options": options,
-        "contrast": ask.contrast,
-        "weights": weights,
+        "options": {option: repr(value) for option, value in sorted(options.items())},
+        **more,
+        "weights": hashlib.sha256(question_of("", model, None).encode()).hexdigest()[:16],
     }
-    return json.dumps(said | ({"cases": every} if given.get("zero") == "mean" else {}))
+    every = hashlib.sha256("".join(map(case_digest, cases)).encode()).hexdigest()[:16]
+    return json.dumps(said | ({"cases": every} if options.get("zero") == "mean" else {}))

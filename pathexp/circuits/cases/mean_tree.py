@@ -6,6 +6,8 @@ nothing but sums is kept between waves, so memory does not grow with the number 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,9 +28,11 @@ from ...expansion.tree.tree import Tree, tree_of
 from ...graph import Array, contrast
 from ...model import Model
 from .case import Case
+from .journal import Journal
 from .mean_branches import Branch, drawn, flame, table
 from .measured import Ask, corrupted_tokens
 from .moments import Moments
+from .steps import Form, Step, packed, unpacked
 from .sums import Averaged
 from .workers import Workers
 
@@ -117,8 +121,10 @@ class _Node:
 class _Growing:
     """A mean tree on its way: labels and counts from one case, sums over all."""
 
-    def __init__(self, ask: Ask, model: Model, cases: Sequence[Case], workers: Workers) -> None:
-        self.ask, self.model, self.cases, self.workers = ask, model, cases, workers
+    def __init__(
+        self, ask: Ask, model: Model, cases: Sequence[Case], workers: Workers, journal: Journal | None = None
+    ) -> None:
+        self.ask, self.model, self.cases, self.workers, self.journal = ask, model, cases, workers, journal
         self.shape = unopened(ask, model, cases[0])
         self.words = self.shape.growth.numbers.words
         self.root = _Node(Place(self.words.root), None)
@@ -136,7 +142,8 @@ class _Growing:
         places = tuple(leaf.place for leaf in chosen if leaf.place is not None)
         for leaf in chosen:
             leaf.children = list(self._children(leaf))
-        for found in self.workers.over(OpenPlaces(self.ask, places), self.model, self.cases):
+        kept = None if self.journal is None else Step(self.journal, OPENED, _step(places))
+        for found in self.workers.over(OpenPlaces(self.ask, places), self.model, self.cases, kept):
             self._add(chosen, found)
         taken = {id(leaf) for leaf in chosen}
         self.leaves = [leaf for leaf in self.leaves if id(leaf) not in taken]
@@ -189,9 +196,29 @@ class _Growing:
         return child.label, self.words.text(child.spot), child.count
 
 
+def _step(places: Sequence[Place]) -> str:
+    """The name of a wave in a journal: which nodes are opened together."""
+    words = [[list(place.spot.word), place.spot.depth] for place in places]
+    return f"wave-{hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]}-"
+
+
+def _plain(found: Opened) -> Any:
+    return [found.value, [packed(values) for values in found.values], found.worst]
+
+
+def _opened(plain: Any) -> Opened:
+    value, values, worst = plain
+    error, tolerance, size = map(float, worst)
+    return Opened(float(value), tuple(map(unpacked, values)), (error, tolerance, size))
+
+
+OPENED: Form[Opened] = Form(_plain, _opened)
+
+
 def mean_tree(
-    ask: Ask, model: Model, cases: tuple[Case, ...], workers: Workers, quantiles: tuple[float, ...]
-) -> Averaged:
+    ask: Ask, model: Model, cases: tuple[Case, ...], workers: Workers, quantiles: tuple[float, ...],
+    journal: Journal | None = None,
+) -> Averaged:  # fmt: skip
     """Return the mean tree over cases; see `average`. Raises PathexpError for options it does not have."""
     refused = [name for name in ask.options if name not in OPTIONS] + ["quantiles"] * bool(quantiles)
     if refused:
@@ -204,7 +231,7 @@ def mean_tree(
         nodes=(nodes, whole(1)),
         direction=(ask.options.get("direction", "back"), one_of("back", "forward")),
     )
-    growing = _Growing(ask, model, cases, workers)
+    growing = _Growing(ask, model, cases, workers, journal)
     while growing.opened < nodes and growing.wave(nodes - growing.opened):
         pass
     return _averaged(growing)

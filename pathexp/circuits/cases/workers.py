@@ -11,7 +11,6 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from ...algebra.workers import one_thread
@@ -19,6 +18,7 @@ from ...errors import PathexpError
 from ...model import Model
 from .case import Case
 from .sent import ArrivedModel, SentModel
+from .steps import Step
 
 Found = TypeVar("Found")
 Work: TypeAlias = Callable[[Model, Case], Found]
@@ -56,19 +56,22 @@ class Workers:
         self.sent = None
 
     def over(
-        self, work: Work[Found], model: Model, cases: Sequence[Case],
-        kept: Mapping[int, Callable[[], Found]] = MappingProxyType({}),
-    ) -> Iterator[Found]:  # fmt: skip
-        """Yield what work finds in every case, in their order; what is `kept` already, by index, is not done again.
+        self, work: Work[Found], model: Model, cases: Sequence[Case], kept: Step[Found] | None = None
+    ) -> Iterator[Found]:
+        """Yield what work finds in every case, in their order; what is `kept` already is not done again.
 
         What a worker that died had not brought back is done in this process, with a warning. Errors name the case.
         """
         report = _Report(len(cases), self.progress)
-        for number, (case, found) in enumerate(
-            zip(cases, self._with(kept, work, model, cases), strict=True), 1
+        there = {} if kept is None else kept.of(cases)
+        for number, (case, wait) in enumerate(
+            zip(cases, self._with(there, work, model, cases), strict=True), 1
         ):
             with naming(number, len(cases), case):
-                yield found()
+                found = wait()
+                if kept is not None:
+                    kept.keep(case, found)
+                yield found
             report.done(number)
 
     def _with(

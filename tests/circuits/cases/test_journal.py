@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 import pathexp as px
+from pathexp.circuits.cases import journal as journal_module
 from pathexp.cli import main
 from pathexp.errors import LoadError, PathexpError
 
@@ -164,9 +165,8 @@ def test_other_files_are_refused_and_left_as_they_are(tmp_path, text):
 
 def test_what_a_file_cannot_name_is_refused(tmp_path):
     file = tmp_path / "kept.jsonl"
-    for question in (lambda trace, target: px.attribution(trace, target), px.tree):
-        with pytest.raises(PathexpError, match="resume"):
-            averaged(file, question=question)
+    with pytest.raises(PathexpError, match="resume"):
+        averaged(file, question=lambda trace, target: px.attribution(trace, target))
     with pytest.raises(PathexpError, match="option by is a dict"):
         averaged(file, question=px.attribution, by={})
     os.mkfifo(tmp_path / "pipe")
@@ -188,4 +188,108 @@ def test_on_the_command_line(tmp_path, capsys):
     for wrong in ([*given, "--resume", "kept.npz"], [*given, "--resume", str(tmp_path / "none" / "a.jsonl")],
                   ["attribution", "attn-2l", "--resume", str(file)]):  # fmt: skip
         assert main(wrong) == 2
+        assert "--resume" in capsys.readouterr().err
+
+
+# Work in several steps ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """How often a model runs."""
+    counted, run = [], px.Model.run
+    monkeypatch.setattr(px.Model, "run", lambda model, *given: counted.append(0) or run(model, *given))
+    return counted
+
+
+STEPS = {
+    "tree": lambda file, cases: px.average(px.tree, MODEL, cases, nodes=7, resume=file),
+    "tree of contrasts": lambda file, cases: px.average(
+        px.tree, MODEL, cases, nodes=6, contrast=True, query="E .* U", resume=file
+    ),
+    "edges": lambda file, cases: px.faithfulness(MODEL, cases, edges=(1.0, 0.1, 0.0), resume=file),
+    "edges cut live": lambda file, cases: px.faithfulness(
+        MODEL, cases, edges=(0.5,), how="live", ranking="live", zero="corrupted", cut=True, resume=file
+    ),
+    "paths": lambda file, cases: px.faithfulness(MODEL, cases, circuit="S .* L0H2 .* U", zero="mean", resume=file),
+    "pairs": lambda file, cases: px.faithfulness(
+        MODEL, cases, circuit=[("E", "L1H0"), ("L1H0", "U")], edges=(), resume=file
+    ),
+}  # fmt: skip
+PAIRED = CASES[:2] + [replace(case, name="again", answer=MODEL.encode(" and")[0]) for case in CASES[:2]]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_over_cases_are_kept(tmp_path, name, runs):
+    ask, file = STEPS[name], tmp_path / "kept.jsonl"
+    whole = ask(None, PAIRED).to_dict()
+    alone = len(runs)
+    assert ask(file, PAIRED).to_dict() == whole
+    written = file.read_bytes()
+    runs.clear()
+    assert ask(file, PAIRED).to_dict() == whole
+    assert len(runs) <= alone - len(PAIRED) and file.read_bytes() == written
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_steps_that_were_cut_off_go_on(tmp_path, name, share):
+    ask, file = STEPS[name], tmp_path / "kept.jsonl"
+    whole = ask(file, PAIRED).to_dict()
+    written = file.read_bytes()
+    file.write_bytes(written[: max(int(share * len(written)), written.index(b"\n") + 1)])
+    assert ask(file, PAIRED).to_dict() == whole
+    assert sorted(file.read_bytes().splitlines()) == sorted(written.splitlines())
+
+
+def test_more_cases_and_more_sizes_cost_themselves(tmp_path, runs):
+    file = tmp_path / "kept.jsonl"
+    px.faithfulness(MODEL, CASES[:2], edges=(1.0, 0.0), resume=file)
+    runs.clear()
+    found = px.faithfulness(MODEL, CASES[:2], edges=(1.0, 0.1, 0.0), resume=file)
+    assert (
+        len(runs) <= 3
+        and found.to_dict() == px.faithfulness(MODEL, CASES[:2], edges=(1.0, 0.1, 0.0)).to_dict()
+    )
+    longer = px.faithfulness(MODEL, CASES, edges=(1.0, 0.1, 0.0), resume=file)
+    assert longer.to_dict() == px.faithfulness(MODEL, CASES, edges=(1.0, 0.1, 0.0)).to_dict()
+
+
+@pytest.mark.parametrize("other", [{"how": "live"}, {"zero": "corrupted"}, {"inputs": "v"}])
+def test_other_circuits_are_refused_or_kept_apart(tmp_path, other):
+    file = tmp_path / "kept.jsonl"
+    px.faithfulness(MODEL, CASES[:2], edges=(1.0,), resume=file)
+    with pytest.raises(LoadError, match="another question"):
+        px.faithfulness(MODEL, CASES[:2], edges=(1.0,), resume=file, **other)
+    for circuit in ("S .* L0H2 .* U", "S .* L0H3 .* U"):
+        for cut in (False, True):
+            given = {"circuit": circuit, "cut": cut}
+            kept = px.faithfulness(MODEL, CASES[:2], resume=file, **given).to_dict()
+            assert kept == px.faithfulness(MODEL, CASES[:2], **given).to_dict()
+
+
+@pytest.mark.parametrize("damage", [
+    {"shape": [10**12], "data": "c-jS"}, {"shape": [2], "data": "!"}, {"shape": "x"}, [], None, {"shape": [-1], "data": ""},
+])  # fmt: skip
+def test_arrays_that_are_none_are_refused(tmp_path, damage):
+    file = tmp_path / "kept.jsonl"
+    px.faithfulness(MODEL, CASES[:2], edges=(1.0,), resume=file)
+    lines = file.read_bytes().splitlines(keepends=True)
+    key = lines[1].split(b" ")[1].decode()
+    lines[1] = journal_module._line(key, json.dumps(damage))
+    file.write_bytes(b"".join(lines))
+    with pytest.raises(LoadError, match="cannot read a case"):
+        px.faithfulness(MODEL, CASES[:2], edges=(1.0,), resume=file)
+
+
+def test_faithfulness_on_the_command_line(tmp_path, capsys):
+    cases, file = tmp_path / "cases.jsonl", tmp_path / "kept.jsonl"
+    cases.write_text("\n".join(json.dumps({"prompt": text, "answer": " the"}) for text in TEXTS[:2]))
+    given = ["faithfulness", "attn-2l", "--cases", str(cases), "--edges", "1,0.1,0", "--json", "--resume"]
+    assert main([*given, str(file)]) == 0
+    said, written = capsys.readouterr().out, file.read_bytes()
+    assert main([*given, str(file)]) == 0
+    assert capsys.readouterr().out == said and file.read_bytes() == written
+    for wrong in ("kept.npz", str(tmp_path / "none" / "a.jsonl")):
+        assert main([*given, wrong]) == 2
         assert "--resume" in capsys.readouterr().err
