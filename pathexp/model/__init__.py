@@ -9,7 +9,7 @@ from .load.transformer_lens import from_transformer_lens
 from .model import Model
 from .npz import load_npz, save_npz
 from .positions import distances, sinusoids, slopes
-from .rotary import Divided, Linear, Llama3, Rotary, Yarn
+from .rotary import Divided, Dynamic, Linear, Llama3, LongRope, Rotary, Yarn
 from .routing import Experts
 from .target import Target
 from .tokenizer import Tokenizer
@@ -19,9 +19,11 @@ from .weights import Weights
 __all__ = [
     "Config",
     "Divided",
+    "Dynamic",
     "Experts",
     "Linear",
     "Llama3",
+    "LongRope",
     "Model",
     "ModelCard",
     "Rotary",

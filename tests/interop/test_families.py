@@ -36,6 +36,10 @@ YARN = {
     "rope_type": "yarn", "rope_theta": 700.0, "factor": 4.0, "original_max_position_embeddings": 10,
     "beta_fast": 4.0, "beta_slow": 0.5,
 }  # fmt: skip
+LONGROPE = {
+    "rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.0, 1.2, 1.3], "long_factor": [1.1, 3.0, 9.0],
+}  # fmt: skip
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 BERT = {**NO_GROUPS, "layer_norm_eps": 1e-3}
 GPT2 = {"vocab_size": 29, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_inner": 20}
 
@@ -48,7 +52,7 @@ FALCON = {
 }
 WITHOUT_PATTERNS = {"falcon, slopes"}  # asked for patterns, transformers adds its slopes twice
 
-NAMES = {"GPT2": "GPT2LMHeadModel", "Bert": "BertForMaskedLM"}
+NAMES = {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM", "Bert": "BertForMaskedLM"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT2),
     "gpt2 unscaled relu untied": (
@@ -150,6 +154,50 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cohere, normed queries and keys": (
         "Cohere", {**SIZES, "use_qk_norm": True, "tie_word_embeddings": False, "eos_token_id": 2},
     ),
+    "cohere2": (
+        "Cohere2", {**SIZES, "rope_theta": 500.0, "sliding_window": WINDOW, "sliding_window_pattern": 2, "eos_token_id": 2},
+    ),
+    "cohere2, layers told": (
+        "Cohere2",
+        {
+            **SIZES, "sliding_window": WINDOW, "eos_token_id": 2, "logit_scale": 0.3, "attention_bias": True,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        },
+    ),
+    "smollm3": ("SmolLM3", {**SIZES, **SPECIAL, "rope_theta": 500.0, "no_rope_layer_interval": 2}),
+    "smollm3 sliding": (
+        "SmolLM3",
+        {
+            **SIZES, **SPECIAL, "no_rope_layers": [1, 0, 1], "use_sliding_window": True, "sliding_window": WINDOW,
+            "attention_bias": True, "mlp_bias": True,
+        },
+    ),
+    "gemma3_text": (
+        "Gemma3Text", {**OWN_HEAD, "sliding_window": WINDOW, "sliding_window_pattern": 2, "query_pre_attn_scalar": 7},
+    ),
+    "gemma3_text, bases and scaling told, caps": (
+        "Gemma3Text",
+        {
+            **OWN_HEAD, "sliding_window": WINDOW,  "final_logit_softcapping": 3.0,
+            "layer_types": ["full_attention", "sliding_attention", "full_attention"], "attention_bias": True,
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 70.0},
+                "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 900.0},
+            },
+        },
+    ),
+    "llama dynamic": (
+        "Llama",
+        {**OWN_HEAD, "max_position_embeddings": 8, "rope_theta": 500.0, "rope_scaling": {"type": "dynamic", "factor": 5.0}},
+    ),
+    "phi3 longrope": ("Phi3", {**SIZES, "pad_token_id": 0, "original_max_position_embeddings": 8, "rope_parameters": LONGROPE}),
+    "phi3 longrope, its amplitude told": (
+        "Phi3",
+        {
+            **SIZES, "pad_token_id": 0, "original_max_position_embeddings": 8,
+            "rope_parameters": {**LONGROPE, "attention_factor": 1.4, "type": "su"},
+        },
+    ),
     "mpt": ("Mpt", {"vocab_size": 29, "d_model": 24, "n_layers": 3, "n_heads": 4, "max_seq_len": 40}),
     "mpt, three heads": (
         "Mpt",
@@ -204,3 +252,39 @@ def test_logits_and_patterns_are_those_of_transformers(case: str, tmp_path: Path
     trace = ours.run(np.random.default_rng(1).integers(0, 29, 9))
     assert px.expand(px.freeze(trace, mlp="gate")).verify().ok
     assert px.expand(px.freeze(trace, mlp="source")).verify().ok
+
+
+IMAGES = {
+    "model_type": "siglip_vision_model", "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "image_size": 28, "patch_size": 14,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])
+def test_of_a_model_that_reads_images_the_text_is_taken(prefix: str, tmp_path: Path) -> None:
+    text = {**OWN_HEAD, "sliding_window": WINDOW, "sliding_window_pattern": 2}
+    with in_double():
+        config = transformers.Gemma3Config(
+            text_config=text, vision_config=IMAGES, mm_tokens_per_image=4, image_token_index=28
+        )
+        config._attn_implementation = config.text_config._attn_implementation = "eager"
+        model = transformers.Gemma3ForConditionalGeneration(config).double().eval()
+        shake(model, seed=3)
+        model.tie_weights()
+        model.save_pretrained(tmp_path)
+        renamed(tmp_path / "model.safetensors", "language_model.model.", prefix)
+        ours = load(tmp_path)
+        for length in LENGTHS[1:]:
+            tokens = np.random.default_rng(length).integers(0, 28, length)
+            logits = model(torch.tensor(tokens)[None]).logits[0].numpy()
+            np.testing.assert_allclose(
+                ours.run(tokens).logits, logits, rtol=0, atol=1e-9 * np.abs(logits).max()
+            )
+
+
+def renamed(path: Path, old: str, new: str) -> None:
+    """Give tensors of a file other names, as other versions have them."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(path)
+    save_file({new + n.removeprefix(old) if n.startswith(old) else n: t for n, t in tensors.items()}, path)

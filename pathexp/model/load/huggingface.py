@@ -17,14 +17,27 @@ from ..weights import Weights
 from .checkpoint import Checkpoint, Renamed, check_layers, refuse_quantized
 from .families.bert import BERT
 from .families.bloom import BLOOM
-from .families.cohere import COHERE
+from .families.cohere import COHERE, COHERE2
 from .families.falcon import FALCON
 from .families.gpt2 import GPT2
 from .families.gpt_bigcode import GPT_BIGCODE
 from .families.gpt_neox import GPT_NEOX
 from .families.gptj import GPTJ
 from .families.layernormed import NEMOTRON, OLMO, STABLELM, STARCODER2
-from .families.llama import GEMMA, GEMMA2, GRANITE, LLAMA, MISTRAL, OLMO2, PHI3, QWEN2, QWEN3
+from .families.llama import (
+    GEMMA,
+    GEMMA2,
+    GEMMA3,
+    GEMMA3_TEXT,
+    GRANITE,
+    LLAMA,
+    MISTRAL,
+    OLMO2,
+    PHI3,
+    QWEN2,
+    QWEN3,
+    SMOLLM3,
+)
 from .families.mpt import MPT
 from .families.opt import OPT
 from .families.phi import PHI
@@ -32,6 +45,7 @@ from .families.plan import Family, Plan
 from .gather import gather
 from .keys import Keys, read_keys
 from .options import Options
+from .rope import stretched
 from .safetensors_file import open_safetensors
 from .shards import open_folder, open_index
 from .tables import find_tables
@@ -43,9 +57,12 @@ FAMILIES: Mapping[str, Family] = {
     "bert": BERT,
     "bloom": BLOOM,
     "cohere": COHERE,
+    "cohere2": COHERE2,
     "falcon": FALCON,
     "gemma": GEMMA,
     "gemma2": GEMMA2,
+    "gemma3": GEMMA3,
+    "gemma3_text": GEMMA3_TEXT,
     "gpt2": GPT2,
     "gpt_bigcode": GPT_BIGCODE,
     "gpt_neox": GPT_NEOX,
@@ -62,6 +79,7 @@ FAMILIES: Mapping[str, Family] = {
     "phi3": PHI3,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
+    "smollm3": SMOLLM3,
     "stablelm": STABLELM,
     "starcoder2": STARCODER2,
 }
@@ -99,6 +117,7 @@ def assembled(keys: Keys, stored: Checkpoint, options: Options) -> tuple[Config,
     Raises LoadError for what is missing, unknown or in disagreement.
     """
     family = _family(keys)
+    keys = _of_text(keys, family, options)
     checkpoint = _based(stored, family)
     refuse_quantized(checkpoint.shapes, checkpoint.where)
     for key in ("num_hidden_layers", "n_layer"):
@@ -123,6 +142,24 @@ def _family(keys: Keys) -> Family:
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise keys.error(f"model_type {kind!r} is not known; known: {', '.join(FAMILIES)}")
     return FAMILIES[kind]
+
+
+def _of_text(keys: Keys, family: Family, options: Options) -> Keys:
+    """The keys of the text in a model of several media, and the sizes that are left to the family's own code."""
+    if family.part is not None:
+        inner = keys.get(family.part)
+        if not isinstance(inner, Mapping):
+            raise keys.error(
+                f"{family.part!r} must be an object with the sizes of the text, found {inner!r:.80}"
+            )
+        keys.asked |= {*family.beside_keys, "tie_word_embeddings"}
+        keys.finish(options.ignore)
+        tied = {"tie_word_embeddings": keys.get("tie_word_embeddings")}
+        keys = Keys({**tied, **inner}, f"{keys.where}, {family.part}")
+    for key, size in family.defaults.items():
+        keys.assume(key, size)
+    keys.values = {**keys.values, **keys.assumed}
+    return keys
 
 
 def _checkpoint(folder: Path, place: Path) -> Checkpoint:
@@ -167,9 +204,10 @@ def _read(
     config = plan.config
     names = family.embedding, family.unembedding
     tables = find_tables(checkpoint, names, (config.d_vocab, config.d_model), tied, options)
-    arrays = gather(checkpoint, [*tables.pieces, *plan.pieces], config.n_layers, plan.unused)
+    unused = [*plan.unused, *family.beside]
+    arrays = gather(checkpoint, [*tables.pieces, *plan.pieces], config.n_layers, unused)
     _check_frequencies(checkpoint, config)
-    config = replace(config, tied=tables.shared, d_out=tables.d_out or config.d_out)
+    config = replace(stretched(config), tied=tables.shared, d_out=tables.d_out or config.d_out)
     return config, Weights(**plan.finish(tables.complete(arrays)))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from ..rotary import Linear, Llama3, Rotary, Scaling, Yarn
+from ..config import Config
+from ..rotary import Dynamic, Linear, Llama3, LongRope, Rotary, Scaling, Yarn
 from .keys import Keys
 
 _COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
@@ -18,8 +20,11 @@ _SCALED = {
         "factor", "original_max_position_embeddings", "beta_fast", "beta_slow", "attention_factor",
         "truncate", "mscale", "mscale_all_dim",
     },
+    "dynamic": {"factor"},
+    "longrope": {"short_factor", "long_factor", "factor", "attention_factor", "original_max_position_embeddings"},
 }  # fmt: skip
 BASE_KEYS = ("rope_theta", "rotary_emb_base")
+_RENAMED = {"su": "longrope"}
 SHARE_KEYS = ("partial_rotary_factor", "rotary_pct")
 
 
@@ -35,9 +40,7 @@ def rotary(
     Raises LoadError where two places disagree, or for a scaling or a key that is not known.
     """
     given = _parameters(keys)
-    base = _agreed(keys, given, "rope_theta", BASE_KEYS)
-    if base is None:
-        keys.assumed["rope_theta"] = base = default
+    base = _base(keys, given, BASE_KEYS, default)
     turned = _agreed(keys, given, "partial_rotary_factor", SHARE_KEYS)
     if not partial and turned not in (None, 1):
         raise keys.error(
@@ -45,6 +48,51 @@ def rotary(
         )
     dims = int(d_head * (share if turned is None else turned))
     return Rotary(base=base, dims=dims, pairing="half", scaling=_scaling(keys, given))
+
+
+def by_kind(
+    keys: Keys, d_head: int, local_key: str, global_keys: tuple[str, ...], defaults: tuple[float, float]
+) -> dict[str, Rotary]:
+    """The rotary positions of sliding and of full layers, where they differ, by the kind of layer.
+
+    Each base stands in ``rope_parameters`` under the kind, or under its own key; ``defaults``: that of sliding and
+    that of full layers. A ``rope_scaling`` of the old form holds for full layers alone.
+    """
+    nested = keys.get("rope_parameters", {})
+    if not isinstance(nested, Mapping) or not all(isinstance(value, Mapping) for value in nested.values()):
+        raise keys.error(
+            f"'rope_parameters' must give 'sliding_attention' and 'full_attention' an object each, found {nested!r:.80}"
+        )
+    if unknown := sorted(set(nested) - {"sliding_attention", "full_attention"}):
+        raise keys.error(
+            f"'rope_parameters' has {unknown[0]!r}; known are 'sliding_attention', 'full_attention'"
+        )
+    local = _without_nulls(nested.get("sliding_attention", {}))
+    whole = {**_flat(keys, "rope_scaling"), **_without_nulls(nested.get("full_attention", {}))}
+    turned = {}
+    for kind, given, outer, default in (
+        ("sliding_attention", local, (local_key,), defaults[0]),
+        ("full_attention", whole, global_keys, defaults[1]),
+    ):
+        base = _base(keys, given, outer, default)
+        turned[kind] = Rotary(base=base, dims=d_head, pairing="half", scaling=_scaling(keys, given))
+    return turned
+
+
+def stretched(config: Config) -> Config:
+    """The configuration with the context that a scaling by length stretches it to."""
+    rotary = config.rotary
+    if rotary is None or not isinstance(rotary.scaling, Dynamic):
+        return config
+    return replace(config, n_ctx=int(config.n_ctx * rotary.scaling.factor))
+
+
+def _base(keys: Keys, given: Mapping[str, Any], outer: tuple[str, ...], default: float) -> float:
+    """The one base, or the family's, of which the load will warn."""
+    base = _agreed(keys, given, "rope_theta", outer)
+    if base is None:
+        keys.assumed[outer[0]] = base = default
+    return base
 
 
 def _parameters(keys: Keys) -> Mapping[str, Any]:
@@ -68,9 +116,16 @@ def _flat(keys: Keys, place: str) -> Mapping[str, Any]:
         if any(kind != kinds[0] for kind in kinds):
             raise keys.error(f"{place!r} differs between kinds of layers, which is not known here")
         found = kinds[0]
+    return _without_nulls(found)
+
+
+def _without_nulls(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is told, the kind of scaling under its name of today."""
     flat = {key: value for key, value in found.items() if value is not None}
     if "type" in flat:
         flat.setdefault("rope_type", flat.pop("type"))
+    if isinstance(kind := flat.get("rope_type"), str):
+        flat["rope_type"] = _RENAMED.get(kind, kind)
     return flat
 
 
@@ -102,7 +157,32 @@ def _scaling(keys: Keys, given: Mapping[str, Any]) -> Scaling | None:
         names = ("factor", "low_freq_factor", "high_freq_factor")
         factors = {name: _number(keys, given, name) for name in names}
         return Llama3(**factors, original_n_ctx=_original(keys, given))
-    return _yarn(keys, given) if kind == "yarn" else None
+    made: Mapping[str, Callable[[Keys, Mapping[str, Any]], Scaling]] = {
+        "yarn": _yarn,
+        "dynamic": _dynamic,
+        "longrope": _longrope,
+    }
+    return made[kind](keys, given) if kind in made else None
+
+
+def _dynamic(keys: Keys, given: Mapping[str, Any]) -> Dynamic:
+    return Dynamic(factor=_number(keys, given, "factor"), original_n_ctx=keys.size("max_position_embeddings"))
+
+
+def _longrope(keys: Keys, given: Mapping[str, Any]) -> LongRope:
+    original = _original(keys, given)
+    factor = _number(keys, given, "factor", keys.size("max_position_embeddings") / original)
+    grown = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 and original > 1 else 1.0
+    short, long = (_divisors(keys, given, name) for name in ("short_factor", "long_factor"))
+    amplitude = _number(keys, given, "attention_factor", grown)
+    return LongRope(short=short, long=long, original_n_ctx=original, attention_factor=amplitude)
+
+
+def _divisors(keys: Keys, given: Mapping[str, Any], name: str) -> tuple[float, ...]:
+    found = given.get(name)
+    if not isinstance(found, list) or any(type(value) not in (int, float) for value in found):
+        raise keys.error(f"rope_parameters must give {name!r} as a list of numbers, found {found!r:.80}")
+    return tuple(keys.real(name, value) for value in found)
 
 
 def _yarn(keys: Keys, given: Mapping[str, Any]) -> Yarn:

@@ -362,7 +362,10 @@ def test_an_unknown_key_is_refused_by_name_unless_it_is_waved_through(tmp_path: 
         ({"num_local_experts": 8}, "'num_local_experts' is 8: mixtures of experts"),
         ({"model_type": "mixtral", "num_local_experts": 8}, "'num_local_experts'"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "'is_encoder_decoder'"),
-        ({"model_type": "mamba"}, "model_type 'mamba' is not known; known: bert, bloom, cohere, falcon"),
+        (
+            {"model_type": "mamba"},
+            "model_type 'mamba' is not known; known: bert, bloom, cohere, cohere2, falcon",
+        ),
         ({"model_type": None}, "model_type None"),
         ({"model_type": ["llama"]}, r"model_type \['llama'\] is not known"),
         ({"rope_theta": 10**400}, "'rope_theta' is a whole number of 401 digits"),
@@ -485,8 +488,25 @@ def test_two_rotary_bases_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scaling", "message"),
     [
-        ({"type": "dynamic", "factor": 2.0}, "rope_type 'dynamic' is not known; known: default, linear"),
-        ({"type": "longrope", "short_factor": [1.0]}, "rope_type 'longrope'"),
+        (
+            {"type": "proportional", "factor": 2.0},
+            "rope_type 'proportional' is not known; known: default, linear",
+        ),
+        ({"type": "dynamic"}, "must give 'factor' as a number, found None"),
+        ({"type": "dynamic", "factor": 2.0, "alpha": 3.0}, "rope_type 'dynamic' has no 'alpha'"),
+        ({"type": "dynamic", "factor": 0.5}, "factor: expected a finite number ≥ 1"),
+        (
+            {"type": "longrope", "short_factor": [1, 1, 1]},
+            "must give 'long_factor' as a list of numbers, found None",
+        ),
+        (
+            {"type": "su", "short_factor": [1, 1], "long_factor": [1, 1, 2]},
+            "one divisor for each of the 3 pairs of dims=6, found 2",
+        ),
+        (
+            {"type": "longrope", "short_factor": [1, 1, "2"], "long_factor": [1, 1, 2]},
+            "'short_factor' as a list",
+        ),
         ({"type": "linear"}, "must give 'factor' as a number, found None"),
         ({"type": "linear", "factor": 2.0, "offset": 1}, "rope_type 'linear' has no 'offset'"),
         ({"factor": 2.0}, "has 'factor' but no rope_type"),

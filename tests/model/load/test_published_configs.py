@@ -54,6 +54,9 @@ MPT: Config = {
     "n_heads": 4,
     "max_seq_len": 40,
 }
+GEMMA3: Config = {**LIKE_LLAMA, "model_type": "gemma3_text", "head_dim": 6}
+SMOLLM3: Config = {**LIKE_LLAMA, "model_type": "smollm3"}
+COHERE2: Config = {**LIKE_LLAMA, "model_type": "cohere2"}
 OLMO: Config = {**LIKE_LLAMA, "model_type": "olmo"}
 STARCODER2: Config = {**LIKE_LLAMA, "model_type": "starcoder2"}
 
@@ -72,6 +75,18 @@ def refused(place: Path, message: str) -> None:
         (FALCON, {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn = 2, new_decoder_architecture = False"),
         (FALCON, {"new_decoder_architecture": True, "parallel_attn": False}, "new decoders in parallel"),
         (FALCON, {"apply_residual_connection_post_layernorm": True}, "residuals taken after the norm"),
+        (GEMMA3, {"attn_logit_softcapping": 50.0}, "transformers does not apply it in this family"),
+        (GEMMA3, {"use_bidirectional_attention": True}, "the causal model is known here"),
+        (GEMMA3, {"rope_parameters": {"rope_theta": 3.0}}, "'sliding_attention' and 'full_attention' an object each"),
+        (GEMMA3, {"rope_parameters": {"chunked_attention": {}}}, "'rope_parameters' has 'chunked_attention'"),
+        (GEMMA3, {"sliding_window_pattern": 0}, "'sliding_window_pattern' must be a whole number of at least 1"),
+        (GEMMA3, {"layer_types": ["sliding_attention"]}, "'layer_types' must be a list of 2 kinds"),
+        (SMOLLM3, {"no_rope_layers": [1]}, "'no_rope_layers' must be 2 numbers, 1 or 0 a layer"),
+        (SMOLLM3, {"no_rope_layers": [1, 7]}, "'no_rope_layers' must be 2 numbers, 1 or 0 a layer"),
+        (SMOLLM3, {"layer_types": ["sliding_attention"] * 2}, "use_sliding_window and sliding_window give no width"),
+        (COHERE2, {"order_of_interleaved_layers": "global_attn_first"}, "another order of layers"),
+        (COHERE2, {"use_qk_norm": True}, "no norm of queries and keys"),
+        (COHERE2, {"layer_switch": 2}, "'layer_switch' is 2, known is 4"),
         (MPT, {"no_bias": False}, "'no_bias' is False, known is True"),
         (MPT, {"attn_config": {"alibi": False}}, "'alibi' is False, known is True"),
         (MPT, {"attn_config": {"clip_qkv": 6}}, "attn_config: 'clip_qkv' is 6: queries, keys and values"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,9 @@ from ..fused import Widths, parts
 from ..gather import Piece, Turn, as_it_is, heads_in, heads_out, one_more
 from ..keys import Keys
 from ..options import Options
-from ..rope import rotary
+from ..rope import by_kind, rotary
 from ..safetensors_file import upcast_bfloat16
-from .plan import ACTIVATIONS, Family, Plan, activation, head_size, windows
+from .plan import ACTIVATIONS, SLIDING, Family, Plan, activation, head_size, layer_kinds, windows
 
 Fields = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ class Kind:
     ``biases``: the projections that have one where ``attention_bias`` says so; ``always``: those that have
     one in any case. ``told``: keys that have no default here, since the family's own is no formula.
     ``fused``: queries, keys and values in one tensor, gate and up in another. ``partial``: rotary positions
-    may turn a part of each head.
+    may turn a part of each head; ``turned``: how layers are turned, by the fields of Config.
     """
 
     fields: Callable[[Keys, Options], Fields]
@@ -45,6 +45,9 @@ class Kind:
     epsilon: float = 1e-6
     fused: bool = False
     partial: bool = False
+    turned: Callable[[Kind, Keys, int], Fields] = lambda kind, keys, d_head: {
+        "rotary": rotary(keys, d_head, partial=kind.partial)
+    }
     activation_key: tuple[str, str] = ("hidden_act", "silu")
 
 
@@ -76,7 +79,7 @@ def _sizes(kind: Kind, keys: Keys) -> dict[str, Any]:
         "n_ctx": keys.size("max_position_embeddings"),
         "d_mlp": keys.size("intermediate_size"),
         "positions": "rotary",
-        "rotary": rotary(keys, d_head, partial=kind.partial),
+        **kind.turned(kind, keys, d_head),
         "norm": "rmsnorm",
         "norm_eps": keys.assumed_number("rms_norm_eps", kind.epsilon),
         "qk_norm": kind.qk_norm,
@@ -96,7 +99,8 @@ def _attention(c: Config, kind: Kind, biased: str) -> Iterator[Piece]:
             whole = kind.qk_norm == "projection"
             turn = heads_in(heads) if whole else as_it_is
             size = heads * h if whole else h
-            yield Piece(f"{block}self_attn.{letter}_norm.weight", (size,), {f"g_{letter}": turn})
+            stored = kind.gain if kind.gain is not as_it_is else turn
+            yield Piece(f"{block}self_attn.{letter}_norm.weight", (size,), {f"g_{letter}": stored})
     yield Piece(block + "self_attn.o_proj.weight", (d, c.n_heads * h), {"W_O": heads_out(c.n_heads)})
     if "o" in biased:
         yield Piece(block + "self_attn.o_proj.bias", (d,), {"b_O": as_it_is})
@@ -166,6 +170,64 @@ def _gemma2(keys: Keys, options: Options) -> Fields:
         "logit_cap": keys.optional_number("final_logit_softcapping", 30.0),
         "windows": windows(keys, n_layers, width, lambda layer: layer % 2 == 0),
     }
+
+
+def _pattern(keys: Keys, default: int) -> int:
+    """Every so many layers one is full; older and newer files have different keys for it."""
+    found = keys.get("sliding_window_pattern", keys.get("_sliding_window_pattern", default))
+    if type(found) is not int or found < 1:
+        raise keys.error(f"'sliding_window_pattern' must be a whole number of at least 1, found {found!r}")
+    return found
+
+
+def _gemma3(keys: Keys, options: Options) -> Fields:
+    keys.must_be_off("use_bidirectional_attention", "the causal model is known here")
+    n_layers, width = keys.size("num_hidden_layers"), keys.optional_size("sliding_window", 4096)
+    keys.must_be_off("attn_logit_softcapping", "transformers does not apply it in this family")
+    every = _pattern(keys, 6)
+    return {
+        "norm_placement": "sandwich",
+        "embedding_multiplier": embedding_scale(keys.size("hidden_size"), options.embedding_scale),
+        "attention_scale": keys.assumed_number("query_pre_attn_scalar", 256) ** -0.5,
+        "logit_cap": keys.get("final_logit_softcapping"),
+        "windows": windows(keys, n_layers, width, lambda layer: bool((layer + 1) % every)),
+    }
+
+
+def _gemma3_turned(kind: Kind, keys: Keys, d_head: int) -> Fields:
+    """Sliding layers turn by one base, full ones by another."""
+    bases = by_kind(keys, d_head, "rope_local_base_freq", ("rope_theta",), (10_000.0, 1_000_000.0))
+    n_layers, every = keys.size("num_hidden_layers"), _pattern(keys, 6)
+    kinds = layer_kinds(keys, n_layers, True, lambda layer: bool((layer + 1) % every))
+    return {"rotaries": tuple(bases[kind] for kind in kinds)}
+
+
+def _smollm3(keys: Keys, options: Options) -> Fields:
+    n_layers, slides = keys.size("num_hidden_layers"), keys.switch("use_sliding_window", False)
+    width = keys.get("sliding_window") if slides else None
+    keys.asked.add("sliding_window")
+    kinds = layer_kinds(keys, n_layers, width is not None, lambda layer: not _turns(keys)[layer])
+    if SLIDING in kinds and width is None:
+        raise keys.error(
+            "'layer_types' has sliding layers, but use_sliding_window and sliding_window give no width"
+        )
+    return {
+        "windows": tuple(width if kind == SLIDING else None for kind in kinds) if SLIDING in kinds else None
+    }
+
+
+def _turns(keys: Keys) -> list[bool]:
+    """Which layers are turned, as `no_rope_layers` has it (1: turned), or all but every fourth."""
+    n_layers, every = keys.size("num_hidden_layers"), keys.size("no_rope_layer_interval", 4)
+    told = keys.get("no_rope_layers", [int((layer + 1) % every != 0) for layer in range(n_layers)])
+    if not isinstance(told, list) or len(told) < n_layers or any(value not in (0, 1) for value in told):
+        raise keys.error(f"'no_rope_layers' must be {n_layers} numbers, 1 or 0 a layer, found {told!r:.80}")
+    return [bool(value) for value in told[:n_layers]]
+
+
+def _smollm3_turned(kind: Kind, keys: Keys, d_head: int) -> Fields:
+    one = rotary(keys, d_head, partial=False, default=2_000_000.0)
+    return {"rotaries": tuple(one if turns else None for turns in _turns(keys))}
 
 
 def _gemma(keys: Keys, options: Options) -> Fields:
@@ -238,3 +300,48 @@ GEMMA2 = _family(
     tied=True,
 )
 OLMO2 = _family(Kind(_olmo2, _BRANCH, qk_norm="projection", epsilon=1e-5))
+SMOLLM3 = _family(Kind(_smollm3, _PRE, turned=_smollm3_turned), tied=True)
+GEMMA3_TEXT = _family(
+    Kind(
+        _gemma3,
+        _SANDWICH,
+        gain=one_more,
+        qk_norm="head",
+        told=("num_key_value_heads", "head_dim"),
+        activation_key=("hidden_activation", "gelu_pytorch_tanh"),
+        turned=_gemma3_turned,
+    ),
+    tied=True,
+)
+
+
+def _text_of_gemma3(names: Collection[str]) -> Mapping[str, str]:
+    """Tensors of the text in a model of text and images, which are called otherwise in older and in newer files."""
+    found = {}
+    for name in names:
+        for prefix, ours in _GEMMA3_PREFIXES.items():
+            if name.startswith(prefix):
+                found[ours + name.removeprefix(prefix)] = name
+                break
+        else:
+            found[name] = name
+    return found
+
+
+_GEMMA3_PREFIXES = {
+    "language_model.model.": "model.",
+    "language_model.lm_head.": "lm_head.",
+    "model.language_model.": "model.",
+}
+GEMMA3 = replace(
+    GEMMA3_TEXT,
+    renamed=_text_of_gemma3,
+    part="text_config",
+    beside=(r"(model\.)?vision_tower\..*", r"(model\.)?multi_modal_projector\..*"),
+    beside_keys=("vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index"),
+    defaults={
+        "vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 131_072,
+    },
+)  # fmt: skip
+"""The text of a model that reads images too; images are not read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...config import Config
 from ..gather import Array, Piece, Turn, as_it_is
@@ -25,7 +25,7 @@ ACTIVATIONS: Mapping[str, str] = {
 }
 """Activations by the names that transformers has for them, to ours."""
 
-_FULL, _SLIDING = "full_attention", "sliding_attention"
+FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ class Family:
     """One family: the prefix of its base model's tensors, its two tables of tokens, and its plan.
 
     ``tied``: whether the tables are one where the configuration does not say. ``renamed`` maps the names that
-    the plan uses to those of a checkpoint, given the latter.
+    the plan uses to those of a checkpoint, given the latter. ``part``: the key under which a model of several
+    media keeps the configuration of its text; ``beside``, ``beside_keys``: tensors and keys of its other parts, which are left out.
+    ``defaults``: sizes that published configurations leave to the family's own code.
     """
 
     base: str
@@ -56,6 +58,10 @@ class Family:
     tied: bool
     plan: Callable[[Keys, Options], Plan]
     renamed: Callable[[Collection[str]], Mapping[str, str]] = lambda names: {name: name for name in names}
+    part: str | None = None
+    beside: tuple[str, ...] = ()
+    beside_keys: tuple[str, ...] = ()
+    defaults: Mapping[str, int] = field(default_factory=dict)
 
 
 def activation(keys: Keys, key: str, default: str) -> str:
@@ -90,14 +96,20 @@ def windows(
     ``default`` says of a layer whether it slides where there is no list. Raises LoadError for a kind that is
     not known, a list of another length, or a sliding layer without a width.
     """
+    kinds = layer_kinds(keys, n_layers, width is not None, default)
+    if SLIDING in kinds and width is None:
+        raise keys.error("'layer_types' has sliding layers, but 'sliding_window' gives them no width")
+    return tuple(width if kind == SLIDING else None for kind in kinds) if SLIDING in kinds else None
+
+
+def layer_kinds(keys: Keys, n_layers: int, slides: bool, default: Callable[[int], bool]) -> Sequence[str]:
+    """The kind of attention of each layer, ``SLIDING`` or ``FULL``: as ``layer_types`` lists them, else by the rule."""
     kinds = keys.get("layer_types")
     if kinds is None:
-        kinds = [_SLIDING if width is not None and default(layer) else _FULL for layer in range(n_layers)]
+        kinds = [SLIDING if slides and default(layer) else FULL for layer in range(n_layers)]
     if not isinstance(kinds, list) or len(kinds) != n_layers:
         raise keys.error(f"'layer_types' must be a list of {n_layers} kinds, one a layer, found {kinds!r}")
-    unknown = [kind for kind in kinds if kind not in (_FULL, _SLIDING)]
+    unknown = [kind for kind in kinds if kind not in (FULL, SLIDING)]
     if unknown:
-        raise keys.error(f"'layer_types' has {unknown[0]!r}; known are {_FULL!r} and {_SLIDING!r}")
-    if _SLIDING in kinds and width is None:
-        raise keys.error("'layer_types' has sliding layers, but 'sliding_window' gives them no width")
-    return tuple(width if kind == _SLIDING else None for kind in kinds) if _SLIDING in kinds else None
+        raise keys.error(f"'layer_types' has {unknown[0]!r}; known are {FULL!r} and {SLIDING!r}")
+    return kinds
