@@ -172,7 +172,7 @@ def _fitted(column: Column, at: int, table: Table) -> Column:
 
 
 def _rows(rows: Iterable[Sequence[Any]], columns: tuple[Column, ...]) -> tuple[Row, ...]:
-    made = tuple(tuple(plain(value) for value in row) for row in rows)
+    made = tuple(tuple([value if type(value) is str else plain(value) for value in row]) for row in rows)
     for row in made:
         if len(row) != len(columns):
             raise AnswerError(f"expected {len(columns)} values a row, got {len(row)}: {row!r:.80}")
@@ -341,7 +341,8 @@ class Figure:
 def _listed(value: Any) -> Any:
     """Return arrays as lists, complex numbers as pairs, numbers that are not finite as None, all the way down."""
     if isinstance(value, np.ndarray):
-        return _listed(value.tolist())
+        finite = value.dtype.kind == "f" and np.isfinite(value).all()
+        return value.tolist() if finite else _listed(value.tolist())
     if type(value) is float:  # by far the most
         return value if isfinite(value) else None
     if isinstance(value, Mapping):

@@ -19,7 +19,7 @@ from ...graph.rescaled import rescaled
 from ...model import Model
 from ...model.model import check_model
 from .composition_path import PathComposition, path_composition
-from .gram import Array, Flags, meet
+from .gram import Array, Flags, Met, meet
 from .head_sides import HeadSides
 from .partners import Partners, partners
 
@@ -58,7 +58,12 @@ class Composition(Answer):
 
         Computed when first asked for, once O(d_vocab · d_model²) and otherwise as the scores of heads.
         """
-        return partners(Ports(rescaled(self.model), self.norms), self.distance)
+        heads = HeadSides(Ports(rescaled(self.model), self.norms), self.distance)
+        c = self.model.config
+        shape = 3 * c.n_layers * c.n_heads, c.n_layers * c.n_heads
+        score = np.stack([self.q, self.k, self.v]).reshape(shape)
+        z = np.stack([self.z["q"], self.z["k"], self.z["v"]]).reshape(shape)
+        return partners(heads, Met(score, z, ()))
 
     @property
     def undefined(self) -> tuple[str, ...]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ...algebra import LinearMap
+from ...budget import BUDGET
 from ...graph.form import score_form
 from ...graph.ports import Ports
 from ...labels import head_label
-from .gram import Array, Side
+from .sides import Array, Side
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +49,15 @@ class HeadSides:
         """What heads write, by all they read: W_OV."""
         return Side(self.names, self._outputs, np.swapaxes(self._values, 1, 2))
 
-    @cached_property
+    @property
     def _queries(self) -> Array:
         return self._read("Q")
 
-    @cached_property
+    @property
     def _keys(self) -> Array:
         return self._read("K")
 
-    @cached_property
+    @property
     def _values(self) -> Array:
         return self._read("V")
 
@@ -71,15 +72,22 @@ class HeadSides:
 
     def _read(self, side: str) -> Array:
         """W_Q, W_K or W_V of all heads, norms folded if so asked, (heads, d_head, d_model)."""
-        return self._stacked([self.ports.reader(f"{name}.{side}").T for name in self.names])
+        return self._stacked(side, lambda name: self.ports.reader(f"{name}.{side}").T)
 
-    @cached_property
+    @property
     def _outputs(self) -> Array:
         """W_Oᵀ of all heads, likewise."""
-        return self._stacked([self.ports.writer(f"{name}.O") for name in self.names])
+        return self._stacked("O", lambda name: self.ports.writer(f"{name}.O"))
 
-    def _stacked(self, maps: list[LinearMap]) -> Array:
-        """The transposes of maps from heads to the stream: made from their narrow side."""
-        c = self.ports.model.config
-        shape = len(maps), c.d_head, c.d_model
-        return np.array([map.dense().T for map in maps], dtype=np.float64).reshape(shape)
+    def _stacked(self, side: str, map_of: Callable[[str], LinearMap]) -> Array:
+        """The transposes of maps from heads to the stream, made from their narrow side; kept within the budget."""
+
+        def make() -> Array:
+            c = self.ports.model.config
+            made = np.empty((len(self.names), c.d_head, c.d_model))
+            for at, name in enumerate(self.names):
+                made[at] = map_of(name).dense().T
+            made.setflags(write=False)
+            return made
+
+        return BUDGET.get(self.ports.model, (HeadSides, side, self.ports.norms), make)

@@ -8,8 +8,9 @@ import numpy as np
 
 from ...graph.experts import mlp_labels
 from ...graph.ports import Place, Ports
-from .gram import Flags, Met, Side, labels, meet, reduced, together
+from .gram import Flags, Met, labels, meet
 from .head_sides import HeadSides
+from .sides import Maps, WideSide
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,18 +46,26 @@ def _port(label: str) -> tuple[str, str]:
     return name, port or ("in" if name != "U" else "")
 
 
-def partners(ports: Ports, distance: int = 0) -> Partners:
+def partners(heads: HeadSides, known: Met) -> Partners:
     """Return the composition of all readers with all writers; costs once O(d_vocab · d_model²) more than heads.
 
+    known: the scores and z that heads have with heads, queries, keys and values below one another: not made again.
+
     >>> import pathexp as px
-    >>> found = partners(Ports(px.random_model(layers=1, heads=2, seed=1)))
+    >>> found = px.composition(px.random_model(layers=1, heads=2, seed=1)).partners
     >>> found.readers[-2:], found.writers
     (('L0H1.V', 'U'), ('E', 'P', 'L0H0', 'L0H1'))
     """
-    readers, writers = _readers(ports, distance), _writers(ports)
+    ports = heads.ports
+    readers, writers = _readers(heads), _writers(heads)
     read, written = labels(readers), labels(writers)
     allowed = _allowed([ports.place(name) for name in read], [ports.place(name) for name in written])
-    return Partners(read, written, meet(readers, writers, allowed))
+    first = len(_sources(ports))
+    among = slice(len(known.score)), slice(first, first + known.score.shape[1])
+    allowed[among] = False
+    met = meet(readers, writers, allowed)
+    met.score[among], met.z[among] = known.score, known.z
+    return Partners(read, written, met)
 
 
 def _allowed(readers: list[Place], writers: list[Place]) -> Flags:
@@ -65,30 +74,30 @@ def _allowed(readers: list[Place], writers: list[Place]) -> Flags:
     return np.asarray(reads[:, None] >= writes[None, :])
 
 
-def _readers(ports: Ports, distance: int) -> list[Side]:
-    c = ports.model.config
-    sides = HeadSides(ports, distance)
-    heads = [sides.reader(side) for side in ("Q", "K", "V")] if c.n_layers else []
+def _readers(heads: HeadSides) -> list[Maps]:
+    ports, c = heads.ports, heads.ports.model.config
     mlps = [
         f"{label}{side}"
         for layer in range(c.n_layers)
         for label in mlp_labels(c, layer)
         for side in ("", ".gate")[: 1 + c.gated]
     ]
-    ends = [Side((label,), reduced(ports.reader(label).dense(_ANY))) for label in [*mlps, "U"]]
-    return [*heads, *together(ends)]
+    ends = WideSide.of([*mlps, "U"], lambda label: ports.reader(label).dense(_ANY))
+    return [*(heads.reader(side) for side in ("Q", "K", "V") if c.n_layers), ends]
 
 
-def _writers(ports: Ports) -> list[Side]:
-    c = ports.model.config
-    sources = ["E", *(["P"] if c.positions == "learned" else [])]
+def _writers(heads: HeadSides) -> list[Maps]:
+    ports, c = heads.ports, heads.ports.model.config
     mlps = [label for layer in range(c.n_layers) for label in mlp_labels(c, layer)]
-    heads = [HeadSides(ports).writer()] if c.n_layers else []
-    ends, middle = (
-        [Side((label,), reduced(ports.writer(label).dense(_ANY).T)) for label in some]
-        for some in (sources, mlps)
+    sources, written = (
+        [WideSide.of(some, lambda label: ports.writer(label).dense(_ANY).T)] if some else []
+        for some in (_sources(ports), mlps)
     )
-    return [*together(ends), *heads, *together(middle)]
+    return [*sources, *([heads.writer()] if c.n_layers else []), *written]
+
+
+def _sources(ports: Ports) -> list[str]:
+    return ["E", *(["P"] if ports.model.config.positions == "learned" else [])]
 
 
 _ANY = 2**40

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...algebra import Dense, LinearMap, compose, for_each
 from ...graph import Array, frobenius_norm
-from ..composition.gram import BLOCK, Flags, Side, squared_products
+from ..composition.gram import Flags, squared_products
+from ..composition.sides import BLOCK, Side
 
 TINY = 1e-10
 """Singular values below this share of the largest do not count as a dimension."""

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pathexp import Model, Weights, composition, head, load, random_model
-from pathexp.circuits.composition import gram
+from pathexp.circuits.composition import gram, sides
 from pathexp.circuits.composition.composition_path import path_composition
-from pathexp.circuits.composition.gram import Side, meet
+from pathexp.circuits.composition.gram import meet
+from pathexp.circuits.composition.sides import Side, WideSide
 from pathexp.cli import main
 from pathexp.errors import GraphError, PathError, PathexpError
 from pathexp.model import Config
@@ -162,9 +163,13 @@ def test_baseline_and_z_are_those_of_random_rotations():
 
 def test_blocks_do_not_show(monkeypatch):
     whole = composition(MODELS["sandwich"])
-    monkeypatch.setattr(gram, "BLOCK", 5)
+    of_all = whole.partners.met
+    for module in (gram, sides):
+        monkeypatch.setattr(module, "BLOCK", 5)
     monkeypatch.setattr(gram, "BAND", 3)
     small = composition(MODELS["sandwich"])
+    np.testing.assert_allclose(small.partners.met.score, of_all.score, rtol=1e-12)
+    np.testing.assert_allclose(small.partners.met.z, of_all.z, rtol=1e-9)
     for kind in ("q", "k", "v"):
         np.testing.assert_allclose(small.of(kind), whole.of(kind), rtol=1e-12)
         np.testing.assert_allclose(small.z[kind], whole.z[kind], rtol=1e-9)
@@ -234,12 +239,30 @@ def test_nothing_reads_what_is_not_written_yet():
         assert np.isfinite(table["L1M", "L1H0"]) == (name == "rmsnorm")
 
 
-def test_an_embedding_of_more_tokens_than_dimensions_is_reduced_exactly():
+def test_wide_maps_are_met_by_their_gram_matrices_and_made_again_where_those_cancel():
     rng = np.random.default_rng(1)
-    tall = rng.standard_normal((50, 6))
-    small = gram.reduced(tall)[0]
-    assert small.shape == (6, 6)
-    np.testing.assert_allclose(small.T @ small, tall.T @ tall, rtol=1e-12)
+    maps = {"tall": rng.standard_normal((500, 130)), "huge": 1e9 * rng.standard_normal((140, 130))}
+    side = WideSide.of(list(maps), maps.__getitem__)
+    thin = Side(("a", "b"), rng.standard_normal((2, 7, 130)))
+    for at, map in enumerate(maps.values()):
+        small = side.whole(at) * side.scale[at]
+        assert small.shape == (130, 130)
+        np.testing.assert_allclose(small.T @ small, map.T @ map, rtol=1e-11, atol=1e-12 * np.vdot(map, map))
+    found = meet([thin], [side], np.ones((2, 2), dtype=np.bool_)).score
+    expected = [
+        [frobenius(a, map.T) / frobenius(a) / frobenius(map) for map in maps.values()] for a in thin.thin
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    gone = rng.standard_normal((3, 130))  # what reads all but nothing of what is written
+    hidden = gone - (gone @ np.linalg.pinv(maps["tall"][:100])) @ maps["tall"][:100]
+    met = meet([Side(("r",), 1e-9 * gone[None] + hidden[None])], [WideSide.of(["w"], lambda _: maps["tall"][:100])],
+               np.ones((1, 1), dtype=np.bool_))  # fmt: skip
+    read = 1e-9 * gone + hidden
+    assert met.score[0, 0] < 1e-8
+    assert met.score[0, 0] == pytest.approx(
+        frobenius(read, maps["tall"][:100].T) / frobenius(read) / frobenius(maps["tall"][:100]), rel=1e-6
+    )
 
 
 def test_no_layers_no_scores():
