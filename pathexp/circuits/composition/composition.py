@@ -19,9 +19,10 @@ from ...graph.rescaled import rescaled
 from ...model import Model
 from ...model.model import check_model
 from .composition_path import PathComposition, path_composition
-from .gram import Array, Flags, Met, meet
+from .gram import Flags, Met, meet
 from .head_sides import HeadSides
 from .partners import Partners, partners
+from .sides import Array
 
 Port: TypeAlias = Literal["q", "k", "v"]
 _PORTS = one_of("q", "k", "v")

@@ -120,7 +120,7 @@ class WideSide:
 
     def whole(self, index: int) -> Array:
         """Return a small matrix R with Rᵀ R the Gram matrix of one map, accurate when small."""
-        return np.asarray(np.linalg.qr(self.remake(index), mode="r")) / self.scale[index]
+        return np.asarray(np.linalg.qr(self.remake(index), mode="r") / self.scale[index])
 
 
 def _panels(gram: Array) -> list[Array]:
