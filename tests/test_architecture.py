@@ -33,6 +33,7 @@ OPTIONAL = {
     "installation.py": {"importlib"},
     "graph/network.py": {"networkx"},
     "model/load/gguf_file.py": {"gguf"},
+    "model/load/hub.py": {"huggingface_hub"},
     "model/load/tokenizer_json.py": {"tokenizers"},
     "page/server.py": {"asyncio"},
 }

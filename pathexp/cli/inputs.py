@@ -18,6 +18,8 @@ LOADING = (
     Option("tie", "one token table serves as embedding and unembedding", flag=True),
     Option("vocab_from_checkpoint", "take the size of the vocabulary from the tensors", flag=True),
     Option("strict", "refuse where the default is to warn", flag=True),
+    Option("revision", "of a model of the Hugging Face Hub: the branch, tag or commit", metavar="NAME"),
+    Option("download", "fetch a model of the Hugging Face Hub that is not in the local cache", flag=True),
     Option("ignore", "a configuration key that does not matter", many=True, metavar="KEY"),
 )
 
@@ -60,7 +62,7 @@ def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
     """Declare the model, the text and the target, as far as the command takes them."""
     if command.takes == "nothing":
         return
-    about = "a bundled model, a file or a folder (default: %(default)s)"
+    about = "a bundled model, a file, a folder, or org/name of the Hugging Face cache (default: %(default)s)"
     parser.add_argument("model", nargs="?", default=command.model, help=about)
     if command.takes in ("run", "target"):
         parser.add_argument(

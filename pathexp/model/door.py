@@ -10,6 +10,7 @@ from ..errors import LoadError
 from .bundled import bundled_names, known_names, load_bundled, near_names
 from .load.formats import load_path
 from .load.given_tokenizer import given_tokenizer
+from .load.hub import is_hub_name, load_hub, not_in_cache
 from .load.live import from_bridge, from_transformers, is_bridge, is_transformers
 from .load.options import CHECKPOINT, Options
 from .load.options import options as read_options
@@ -23,11 +24,12 @@ def load(name_or_path: str | Path | Any, **options: Any) -> Model:
 
     A name wins over a file of the same name; write ``./attn-2l`` or give a Path for the file. Known are
     ``.npz`` (as ``Model.save`` writes them), directories with config.json and safetensors (as transformers
-    saves them), ``.gguf``, and ``.bin`` of llama2.c. Nothing is fetched, and no code in a file is run.
+    saves them), ``.gguf``, and ``.bin`` of llama2.c. Other names are those of models of the Hugging Face Hub, read from
+    its local cache. Nothing is fetched without ``download=True``, and no code in a file is run.
 
     In memory: a model of transformers; one of TransformerLens, 2 or 4; a state dict of either with ``config=``.
     ``options`` answer what is left open: ``tie``, ``no_unembedding``, ``vocab_from_checkpoint``, ``strict``, ``ignore``,
-    ``embedding_scale``, ``tokenizer``, ``config``, as pathexp.model.load.options.Options has them.
+    ``embedding_scale``, ``tokenizer``, ``config``, ``revision``, ``download``, as pathexp.model.load.options.Options has them.
 
     Raises LoadError if it is neither a bundled name nor there, or cannot be read.
 
@@ -45,10 +47,15 @@ def load(name_or_path: str | Path | Any, **options: Any) -> Model:
 def _of_name(name_or_path: str | Path, given: Options) -> Model:
     if name_or_path == "":
         raise LoadError(f"No name or path was given. {known_names()}")
-    if not isinstance(name_or_path, str) or name_or_path not in bundled_names():
-        return load_path(_existing(name_or_path), given)
-    given.only((), repr(name_or_path), "it ships with the package and leaves")
-    return load_bundled(name_or_path)
+    if isinstance(name_or_path, str) and name_or_path in bundled_names():
+        given.only((), repr(name_or_path), "it ships with the package and leaves")
+        return load_bundled(name_or_path)
+    if _exists(name_or_path):
+        return load_path(Path(name_or_path), given)
+    found = load_hub(str(name_or_path), given) if is_hub_name(name_or_path) else None
+    if found is None:
+        raise _nowhere(name_or_path)
+    return given_tokenizer(found, given.tokenizer)
 
 
 def _of_object(model: Any, given: Options) -> Model:
@@ -67,13 +74,16 @@ def _of_object(model: Any, given: Options) -> Model:
     )
 
 
-def _existing(name_or_path: str | Path) -> Path:
+def _exists(name_or_path: str | Path) -> bool:
     try:
-        if Path(name_or_path).exists():
-            return Path(name_or_path)
+        return Path(name_or_path).exists()
     except (OSError, ValueError):  # a name that the system cannot look for
-        pass
-    raise LoadError(
+        return False
+
+
+def _nowhere(name_or_path: str | Path) -> LoadError:
+    hub = not_in_cache(str(name_or_path)) if is_hub_name(name_or_path) else ""
+    return LoadError(
         f"Cannot load {str(name_or_path)!r:.200}: it is no bundled model and no file.{near_names(str(name_or_path))} "
-        f"{known_names()} Give one of these, or the path of a file or directory."
+        f"{known_names()} Give one of these, or the path of a file or directory.{hub}"
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ...arguments import SWITCH, check, one_of
+from ...arguments import SWITCH, TEXT, check, one_of
 from ...errors import LoadError
 
 
@@ -21,6 +21,8 @@ class Options:
     ignore: configuration keys that are known to you not to matter.
     embedding_scale: "float64", or "bfloat16" to round Gemma's √d_model as a run in bfloat16 does.
     tokenizer: of a live model, which has none of its own: one of transformers, or the path of a tokenizer.json.
+    revision: of a model of the hub, the branch, tag or commit.
+    download: whether a model of the hub may be fetched; else it must be in the local cache.
     config: of a state dict, its configuration, as a mapping or the object itself.
     """
 
@@ -32,11 +34,14 @@ class Options:
     embedding_scale: str = "float64"
     tokenizer: Any = None
     config: Any = None
+    revision: str | None = None
+    download: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("tie", "no_unembedding", "vocab_from_checkpoint", "strict"):
+        for name in ("tie", "no_unembedding", "vocab_from_checkpoint", "strict", "download"):
             check(name, getattr(self, name), SWITCH, LoadError)
         object.__setattr__(self, "ignore", _names(self.ignore))
+        check("revision", self.revision, TEXT.or_none, LoadError)
         check("embedding_scale", self.embedding_scale, one_of("float64", "bfloat16"), LoadError)
 
     def only(self, known: Collection[str], where: str, who: str) -> None:
