@@ -16,6 +16,8 @@ import copy
 import importlib
 import importlib.abc
 import importlib.util
+import json
+import marshal
 import math
 import os
 import random
@@ -28,13 +30,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 
 from alone import machine, parser
+from warm_tests import Outcome, Runs, Warm, codes_in, followed, hurry, in_order, place_of
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("expansion", "graph", "algebra", "circuits")
 SHARED = ("numpy", "sympy", "networkx", "hypothesis", "pytest", "threadpoolctl")
 """What every child finds imported."""
+WITHOUT = ("tests/interop", "docs/_site", "tests/test_mutants.py", "tests/test_benchmarks.py", "tests/test_notebook.py")
+"""Tests that are not collected: they need other packages, or run this script and its like."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,10 @@ class Mutant:
     node: int
     change: int
     line: int
+    function: str = ""
+    """The function whose body is changed, by its qualified name; empty for what runs as the module is imported."""
+    lines: range = range(0)
+    """The lines of that function's body."""
 
     @property
     def module(self) -> str:
@@ -54,6 +64,26 @@ class Mutant:
         _, old, new = self._found()
         before, after = (f"{ast.unparse(node):.70}".replace("\n", " ") for node in (old, new))
         return f"{self.path.relative_to(ROOT)}:{self.line}: {before} → {after}"
+
+    @property
+    def name(self) -> str:
+        """What tells this mutant from all others of a version of the code."""
+        return f"{self.path.relative_to(ROOT)}:{self.node}:{self.change}"
+
+    def inside(self) -> str:
+        """The function that is changed and the change, as they stand in the list of what changes nothing."""
+        _, old, new = self._found()
+        before, after = (" ".join(ast.unparse(node).split()) for node in (old, new))
+        return f"{self.path.relative_to(ROOT)}: {self.function or 'the module'}: {before} → {after}"
+
+    def codes(self) -> dict[tuple[str, str, int], CodeType]:
+        """The code that differs from that of the module as it is; empty where functions are not all that changes."""
+        if not self.function:
+            return {}
+        path, source = str(self.path), self.path.read_text(encoding="utf-8")
+        before = {place_of(code): code for code in codes_in(compile(source, path, "exec", dont_inherit=True))}
+        after = {place_of(code): code for code in codes_in(compile(self.tree(), path, "exec", dont_inherit=True))}
+        return {place: code for place, code in after.items() if before.get(place) != code}
 
     def tree(self) -> ast.Module:
         """The changed module."""
@@ -121,9 +151,22 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     """Yield all mutants of a module, those of what only speaks or names types left out."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     silent = set(map(id, _speaking(tree)))
+    inside = dict(_bodies(tree))
     for place, node in enumerate(ast.walk(tree)):
         for at, _ in enumerate(changes(node) if id(node) not in silent else ()):
-            yield Mutant(path, place, at, getattr(node, "lineno", 0))
+            function, lines = inside.get(id(node), ("", range(0)))
+            yield Mutant(path, place, at, getattr(node, "lineno", 0), function, lines)
+
+
+def _bodies(tree: ast.AST, within: str = "") -> Iterator[tuple[int, tuple[str, range]]]:
+    """Yield, for what stands in the body of a function, the innermost function's name and the body's lines."""
+    for node in ast.iter_child_nodes(tree):
+        name = f"{within}.{node.name}".lstrip(".") if isinstance(node, ast.FunctionDef | ast.ClassDef) else within
+        if isinstance(node, ast.FunctionDef):
+            lines = range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+            for statement in node.body:
+                yield from ((id(part), (name, lines)) for part in ast.walk(statement))
+        yield from _bodies(node, name)
 
 
 SPEAKS = {
@@ -205,36 +248,57 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(code, module.__dict__)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a mutant: "killed", "survived" or "out of time", and the test that failed."""
-
-    what: str
-    killer: str = ""
-
-
 class Judge:
     """Runs tests on mutants, and knows which tests fail without one."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self._sound = seconds, dict[str, bool]()
+    def __init__(self, seconds: float, warm: Warm | None = None, runs: dict[str, Runs] | None = None) -> None:
+        self.seconds, self.warm, self.runs, self._sound = seconds, warm, runs or {}, dict[str, bool]()
 
     def outcome(self, mutant: Mutant, tests: list[str]) -> Outcome:
         """Run tests until one fails that holds on the module as it is."""
         while True:
-            found = run(mutant, tests, self.seconds, self.failing)
-            if found.what != "killed" or not found.killer or self._holds(found.killer):
+            tests = [test for test in tests if self._sound.get(test, True)]
+            found = self._warm(mutant, tests) or run(mutant, tests, self.seconds, self.failing)
+            if found.what != "killed" or "::" not in found.killer or self._holds(found.killer):
                 return found
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """The tests that run a mutant's line, then those that run its function; for what runs at import, the file's."""
+        path = str(mutant.path.relative_to(ROOT / "pathexp"))
+        own = mutant.path.stem
+
+        def near(test: str) -> bool:
+            return own in test or mutant.path.parts[-2] in test.split("::")[0]
+
+        line, body = range(mutant.line, mutant.line + 1), mutant.lines or range(1, 100_000)
+        ranked = [
+            *in_order(self.runs, path, line if mutant.lines else body, near),
+            *in_order(self.runs, path, body, near),
+        ]
+        return list(dict.fromkeys(ranked))
 
     @property
     def failing(self) -> tuple[str, ...]:
         """The tests that fail without any mutant, as far as they were met."""
         return tuple(test for test, sound in self._sound.items() if not sound)
 
+    def _warm(self, mutant: Mutant, tests: list[str]) -> Outcome | None:
+        """What becomes of a mutant whose functions can be exchanged in a process that has all tests; else None."""
+        codes = mutant.codes() if self.warm else {}
+        return self.warm.ask("judge", marshal.dumps(codes), tests, self.seconds) if self.warm and codes else None
+
     def _holds(self, test: str) -> bool:
         if test not in self._sound:
-            self._sound[test] = run(None, [test], WAITED * self.seconds).what == "survived"
+            if self.warm and test in self.warm.tests:
+                found = self.warm.ask("follow", [test], self.seconds)
+                self._sound[test] = test in found and found[test].passed
+            else:
+                self._sound[test] = run(None, [test], WAITED * self.seconds).what == "survived"
         return self._sound[test]
+
+
+AT_ONCE = 150
+"""How many tests a mutant meets in a process that has to collect them first."""
 
 
 def run(mutant: Mutant | None, tests: list[str], seconds: float, without: tuple[str, ...] = ()) -> Outcome:
@@ -297,9 +361,10 @@ def _tested(mutant: Mutant | None, tests: list[str], without: tuple[str, ...], p
             sys.meta_path.insert(0, _Changed(mutant))
             importlib.import_module(mutant.module)
 
+        hurry()
         options = ["-x", "-q", "-n0", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly"]
         options.extend(f"--deselect={test}" for test in without)
-        return min(int(pytest.main([*options, *tests], plugins=[_Failures(pipe)])), 1)
+        return min(int(pytest.main([*options, *tests[:AT_ONCE]], plugins=[_Failures(pipe)])), 1)
     except BaseException:  # a mutant that does not even import
         return 1
 
@@ -310,39 +375,82 @@ def sampled(amount: int, seed: int, only: str = "") -> list[Mutant]:
     return random.Random(seed).sample(every, min(amount, len(every)))
 
 
+class Ledger:
+    """The outcomes of mutants, written down one a line as they come, and those of an earlier run."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.outcomes = path, dict[str, str]()
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                said = json.loads(line)
+                self.outcomes[said["name"]] = said["what"]
+
+    def write(self, mutant: Mutant, outcome: Outcome) -> None:
+        self.outcomes[mutant.name] = outcome.what
+        said = {"name": mutant.name, "change": mutant.inside(), "line": mutant.line, **vars(outcome)}
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as out:
+                print(json.dumps(said, ensure_ascii=False), file=out, flush=True)
+        print(f"{outcome.what}: {mutant} {outcome.killer}", file=sys.stderr, flush=True)
+
+
+def equivalent() -> dict[str, str]:
+    """The changes that change nothing that can be seen, each with the reason."""
+    listed = Path(__file__).with_name("equivalent_mutants.txt").read_text(encoding="utf-8")
+    pairs = (block.split("\n", 1) for block in listed.split("\n\n") if block.strip() and block[0] != "#")
+    return {change.strip(): " ".join(reason.split()) for change, reason in pairs}
+
+
+def judged(mutant: Mutant, judge: Judge, ledger: Ledger, listed: dict[str, str]) -> None:
+    """Find out what becomes of a mutant and write it down."""
+    if mutant.inside() in listed:
+        outcome = Outcome("equivalent", listed[mutant.inside()])
+    else:
+        outcome = judge.outcome(mutant, judge.tests(mutant))
+    ledger.write(mutant, outcome)
+
+
 def main(arguments: list[str] | None = None) -> None:
     made = parser(__doc__)
     made.add_argument("--mutants", type=int, default=300)
     made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--seconds", type=float, default=120.0)
-    made.add_argument(
-        "--files", type=int, default=8, help="how many test files a mutant meets, and its own doctests"
-    )
+    made.add_argument("--seconds", type=float, default=25.0, help="processor time of a mutant's tests")
+    made.add_argument("--follow", type=float, default=30.0, help="processor time to follow the tests of a file")
     made.add_argument("--only", default="", help="a part of the path of modules")
+    made.add_argument("--tests", nargs="*", default=["tests", "pathexp", "docs"], help="where tests are collected")
+    made.add_argument("--resume", type=Path, help="a file with one outcome a line, written as they come")
+    made.add_argument("--lines", type=Path, help="a file that keeps which lines each test runs")
+    made.add_argument("--again", action="store_true", help="judge once more what did not die in the resumed run")
     options = made.parse_args(arguments)
     sys.path.insert(0, str(ROOT))
     for name in SHARED:
         importlib.import_module(name)
     print(f"mutants; {machine()}", flush=True)
-    only, amount = ("algebra/spaces", 2) if options.tiny else (options.only, options.mutants)
-    outcomes, judge = Counter[str](), Judge(options.seconds)
-    for mutant in sampled(amount, options.seed, only):
-        outcome = judge.outcome(mutant, tests_of(mutant.path, options.files))
-        outcomes[outcome.what] += 1
-        if outcome.what != "killed":
-            print(f"{outcome.what}: {mutant}", flush=True)
-        print(
-            f"{outcomes.total()} of {amount}: {outcome.what} {outcome.killer or mutant}",
-            file=sys.stderr,
-            flush=True,
-        )
+    if options.tiny:
+        options.only, options.mutants, options.tests = "algebra/spaces", 2, ["tests/algebra", "pathexp/algebra"]
+    mutants, ledger, listed = sampled(options.mutants, options.seed, options.only), Ledger(options.resume), equivalent()
+    warm = Warm(ROOT, options.tests, WITHOUT)
+    runs = followed(warm, options.lines, options.follow, lambda said: print(said, file=sys.stderr, flush=True))
+    judge = Judge(options.seconds, warm, runs)
+    for mutant in mutants:
+        done = ledger.outcomes.get(mutant.name)
+        if done is None or (options.again and done in ("survived", "out of time")):
+            judged(mutant, judge, ledger, listed)
+    warm.close()
+    report(mutants, ledger, judge)
+
+
+def report(mutants: list[Mutant], ledger: Ledger, judge: Judge) -> None:
+    """Print what is alive, and how many of each kind there are."""
+    outcomes = Counter(ledger.outcomes[mutant.name] for mutant in mutants)
+    for mutant in mutants:
+        if ledger.outcomes[mutant.name] in ("survived", "out of time"):
+            print(f"{ledger.outcomes[mutant.name]}: {mutant}")
     for test in judge.failing:
         print(f"kills nobody, fails on the module as it is: {test}")
-    dead = outcomes["killed"]
+    dead, counted = outcomes["killed"], outcomes.total() - outcomes["equivalent"]
     counts = ", ".join(f"{amount} {what}" for what, amount in outcomes.most_common())
-    print(
-        f"{counts}: {dead} of {outcomes.total()} mutants killed, {100 * dead / max(outcomes.total(), 1):.1f} %"
-    )
+    print(f"{counts}: {dead} of {counted} mutants killed, {100 * dead / max(counted, 1):.1f} %")
 
 
 if __name__ == "__main__":
