@@ -19,6 +19,7 @@ from .header import counted, shown_target
 from .path import Path
 from .proof import Certificate, ProofCheck, check_ranking
 from .proof.checker import Claims
+from .resolution import is_resolved, margin, tied_places, ties
 from .search import Budget, Valued, by_size, certify, constant_lost, interrupts, search, search_cost
 from .search.rounding import finite
 from .search.shadow import path_errors
@@ -105,11 +106,7 @@ class Ranking(Answer):
     @property
     def ties(self) -> int:
         """How many terms at the end of the list differ from what is not listed by less than rounding."""
-        return sum(abs(value) - self.margin <= self.bound for value in self.values) if self.bound else 0
-
-    def _tied(self) -> str:
-        last = len(self.terms)
-        return f"place {last}" if self.ties == 1 else f"places {last - self.ties + 1} to {last}"
+        return ties(self.values, self.margin, self.bound)
 
     @property
     def complete(self) -> bool:
@@ -123,7 +120,7 @@ class Ranking(Answer):
         if len(self) == self.count:
             return "these are all paths"
         if self.exact:
-            tied = f"; {self._tied()} within rounding" if self.ties else ""
+            tied = f"; {tied_places(self.values, self.ties)} within rounding" if self.ties else ""
             return (
                 f"proven{tied}: no other path adds more than {self.bound:.4g} in absolute value ({examined})"
             )
@@ -220,8 +217,8 @@ def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
     chosen, left = order[:k], order[k:]
     bound = float(finite(np.abs(values[left]) + errors[left]).max(initial=0.0))
     found = [Valued(float(values[at]), (), float(errors[at])) for at in chosen]
-    margin = _margin(found, bound)
-    sure = bool(np.isfinite(values[chosen]).all()) and _resolved(margin, values[chosen].tolist())
+    blurred = margin([path.value for path in found], [path.error for path in found], bound)
+    sure = is_resolved(values[chosen].tolist(), blurred)
     return Ranking(
         terms=tuple(_terms_at(walk, chosen)),
         values=tuple(path.value for path in found),
@@ -231,7 +228,7 @@ def enumerated(walk: Walk, k: int, target: Target, total: float) -> Ranking:
         count=len(values),
         exact=sure,
         bound=bound,
-        margin=margin if sure else 0.0,
+        margin=blurred if sure else 0.0,
         errors=tuple(path.error for path in found),
         walk=walk,
     )
@@ -263,9 +260,8 @@ def searched(
         paths += _zeros(walk, k - len(paths), {path.word for path in paths})
     values, count = tuple(path.value for path in paths[:k]), sum(walk.count_by_order)
     bound = max([found.bound, *(abs(path.value) + path.error for path in paths[k:])])
-    margin = _margin(paths[:k], bound)
-    whole = len(values) == min(k, count) and bool(np.isfinite(values).all())
-    sure = found.exact and whole and _resolved(margin, values)
+    blurred = margin(values, [path.error for path in paths[:k]], bound)
+    sure = found.exact and len(values) == min(k, count) and is_resolved(values, blurred)
     return Ranking(
         terms=tuple(Term(walk.graph, Path(path.word)) for path in paths[:k]),
         values=values,
@@ -275,26 +271,10 @@ def searched(
         count=count,
         exact=sure,
         bound=bound,
-        margin=margin if sure else 0.0,
+        margin=blurred if sure else 0.0,
         errors=tuple(path.error for path in paths[:k]),
         walk=walk,
     )
-
-
-def _margin(paths: list[Valued], bound: float) -> float:
-    """How far rounding can blur the end of a list."""
-    least = min((abs(path.value) for path in paths), default=0.0)
-    return max([0.0, bound - least, *(path.error for path in paths if abs(path.value) <= 2 * least)])
-
-
-def _resolved(margin: float, values: Sequence[float]) -> bool:
-    """Whether rounding leaves a ranking to speak of: it blurs less than its last value, or little of its first."""
-    sizes = [abs(value) for value in values]
-    return margin <= max([0.0, min(sizes, default=0.0), _LITTLE * max(sizes, default=0.0)])
-
-
-_LITTLE = 2.0**-20
-"""The share of the largest value up to which rounding may blur the last ones of a ranking that is called proven."""
 
 
 def _straight(walk: Walk, target: Target) -> list[Valued]:

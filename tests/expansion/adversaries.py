@@ -34,7 +34,7 @@ from pathexp.graph import Values as Given
 from pathexp.graph.actions import Dyad
 from pathexp.graph.contrast.turning import Turn
 from pathexp.graph.contrast.weighing import ByKeys, ByQueries, Weighing
-from pathexp.model import Model, Target
+from pathexp.model import Model, Target, Trace
 from tests.expansion.exact import Oracle
 
 
@@ -207,8 +207,8 @@ def constant(dice: Dice, n: int, d: int) -> tuple:
     return (Step((ones,), (matrix("b", numbers(dice, d, 1), "model", "one"),)),)
 
 
-def drawn_model_graph(dice: Dice) -> ResidualGraph | None:
-    """A frozen run, or a contrast of two, of a model with any switches and adversarial weights; None without a run."""
+def adversarial_run(dice: Dice, arrays: tuple[str, ...]) -> Trace | None:
+    """A run of a small model with any switches and some adversarial weights; None where numbers leave the range."""
     norm = dice.pick(None, "layernorm", "rmsnorm")
     positions = dice.pick("none", "learned", "qk", "rotary", "alibi")
     model = px.random_model(
@@ -217,20 +217,30 @@ def drawn_model_graph(dice: Dice) -> ResidualGraph | None:
         norm_placement=dice.pick("pre", "post", "sandwich") if norm else "pre",
         d_mlp=dice.pick(0, 2, 3), gated=False, biases=dice.pick(True, False), seed=dice.number(0, 2**31 - 1),
     )  # fmt: skip
-    arrays: dict[str, np.ndarray] = {}
-    for name in ("W_Q", "W_V", "W_O", "W_in", "W_out", "W_U", "W_E"):
+    changed: dict[str, np.ndarray] = {}
+    for name in arrays:
         array = getattr(model.weights, name)
         if array is not None and dice.pick(True, False):
             flat = numbers(dice, array.shape[-2], int(np.prod(array.shape)) // array.shape[-2])
-            arrays[name] = np.ascontiguousarray(flat.reshape(array.shape))
+            changed[name] = np.ascontiguousarray(flat.reshape(array.shape))
     tokens = [dice.number(0, model.config.d_vocab - 1) for _ in range(dice.number(1, 3))]
-    others = [dice.number(0, model.config.d_vocab - 1) for _ in tokens]
     try:
         with np.errstate(all="ignore"):
-            changed = Model(model.config, replace(model.weights, **arrays))
-            run = changed.run(tokens)
+            return Model(model.config, replace(model.weights, **changed)).run(tokens)
+    except PathexpError:
+        return None
+
+
+def drawn_model_graph(dice: Dice) -> ResidualGraph | None:
+    """A frozen run, or a contrast of two, of a model with any switches and adversarial weights; None without a run."""
+    run = adversarial_run(dice, ("W_Q", "W_V", "W_O", "W_in", "W_out", "W_U", "W_E"))
+    if run is None:
+        return None
+    others = [dice.number(0, run.config.d_vocab - 1) for _ in run.tokens]
+    try:
+        with np.errstate(all="ignore"):
             if dice.pick(True, False):
-                return px.contrast(run, changed.run(others), mlp_ports=dice.pick(True, False))
+                return px.contrast(run, run.model.run(others), mlp_ports=dice.pick(True, False))
             return px.freeze(run, mlp=dice.pick("gate", "source"))
     except PathexpError:
         return None

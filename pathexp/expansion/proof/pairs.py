@@ -94,7 +94,7 @@ def _met(query: Sure, key: Sure, scale: float) -> tuple[Array, Array]:
     values = scale * (query.value @ key.value.T)
     most = np.abs(query.value) @ np.abs(key.value).T
     lost = query.off @ (np.abs(key.value) + key.off).T + np.abs(query.value) @ key.off.T
-    return values, abs(scale) * (lost + gamma(query.value.shape[1] + 2) * most) + TINY
+    return values, abs(scale) * (lost + gamma(query.value.shape[1] + 2) * most) + TINY * (1 + abs(scale))
 
 
 def _leave_out(

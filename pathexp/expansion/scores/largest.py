@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
-from ...graph import Array
 from ..expansion import Expansion
 from ..path import Path
 from ..term import Term
 from .pair import Pair
-from .products import largest_products, path_vectors
+from .products import LEAST, Vectors, largest_products, path_vectors
 from .term import ScoreTerm
+
+
+@dataclass(frozen=True, eq=False)
+class LargestPairs:
+    """Some terms, how far the value of each may be off, what bounds all others, and how many were formed."""
+
+    terms: tuple[ScoreTerm, ...]
+    errors: tuple[float, ...]
+    beyond: float
+    examined: int
 
 
 def largest_pairs(
     pair: Pair, queries: Expansion, keys: Expansion, counts: Sequence[Sequence[int]], k: int
-) -> tuple[list[ScoreTerm], int]:
-    """Return the k largest terms of every cell (query order, key order) that counts, and how many were formed."""
-    query_vectors = path_vectors(queries.walk, pair.query)
-    key_vectors = _met(pair, path_vectors(keys.walk, pair.key))
-    found: list[ScoreTerm] = []
-    examined = 0
+) -> LargestPairs:
+    """Return the k largest terms of every cell (query order, key order) that counts."""
+    query_vectors = path_vectors(queries.walk, pair.query).split(queries.walk.count_by_order)
+    key_vectors = _met(pair, path_vectors(keys.walk, pair.key)).split(keys.walk.count_by_order)
+    terms, errors, beyond, examined = list[ScoreTerm](), list[float](), 0.0, 0
     for a, row in enumerate(counts):
         for b in (b for b, amount in enumerate(row) if amount):
-            best, formed = largest_products(query_vectors[a], key_vectors[b], k)
-            examined += formed
+            best, others, formed = largest_products(query_vectors[a], key_vectors[b], k)
+            examined, beyond = examined + formed, max(beyond, others)
             left = _picked(terms_of_order(queries, a), {product.left for product in best})
             right = _picked(terms_of_order(keys, b), {product.right for product in best})
-            found += [ScoreTerm(pair, left[product.left], right[product.right]) for product in best]
-    return found, examined
+            terms += [ScoreTerm(pair, left[product.left], right[product.right]) for product in best]
+            errors += [product.error for product in best]
+    least = LEAST * pair.form.d_head * (1 + abs(pair.scale))
+    raised = [error + least if error else 0.0 for error in errors]
+    return LargestPairs(tuple(terms), tuple(raised), beyond + least if beyond else 0.0, examined)
 
 
 def terms_of_order(side: Expansion, order: int) -> Iterator[Term]:
@@ -37,11 +49,10 @@ def terms_of_order(side: Expansion, order: int) -> Iterator[Term]:
     return (Term(side.graph, Path(word)) for word in side.walk.words_of_order(order))
 
 
-def _met(pair: Pair, vectors: list[Array]) -> list[Array]:
-    """Key vectors by order, turned and scaled as the query meets them."""
+def _met(pair: Pair, keys: Vectors) -> Vectors:
+    """Key vectors, turned and scaled as the query meets them."""
     turn = pair.form.rotation(pair.query - pair.key)
-    turned = vectors if turn is None else [turn.numbers().apply(part) for part in vectors]
-    return [pair.scale * part for part in turned]
+    return keys.turned(None if turn is None else turn.numbers().dense(), pair.scale)
 
 
 def _picked(terms: Iterator[Term], places: set[int]) -> dict[int, Term]:

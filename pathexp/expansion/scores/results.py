@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import ClassVar, TypeAlias, overload
 
 from ...answer import Answer, Check, Facts, Part, Table, columns
 from ...errors import PathexpError
 from ..header import counted
 from ..proof.ranking_check import RankingCheck
+from ..resolution import is_resolved, margin, tied_places, ties
+from .largest import LargestPairs
 from .term import PositionBias, ScoreTerm
 
 AnyScoreTerm: TypeAlias = ScoreTerm | PositionBias
@@ -47,7 +50,8 @@ def effects_table(effects: Sequence[Effect], count: int, value: float, advantage
 class ScoreRanking(Answer):
     """The terms of largest |value| in a score, as a sequence; value + remainder is the sum of all terms.
 
-    `examined` pairs of paths were multiplied out; no term that is not listed exceeds `bound` in size.
+    `examined` pairs of paths were multiplied out; no term that is not listed exceeds `bound` in size, rounding included.
+    `exact` says that the ranking is proven, `margin` how far rounding can blur its end, `errors` how far each value may be off.
     """
 
     live: ClassVar[frozenset[str]] = frozenset({"terms", "checker"})
@@ -58,6 +62,9 @@ class ScoreRanking(Answer):
     examined: int
     count: int
     bound: float
+    exact: bool = True
+    margin: float = 0.0
+    errors: tuple[float, ...] = ()
     checker: Callable[[ScoreRanking], tuple[Check, ...]] | None = None
 
     def check(self) -> ScoreRankingCheck:
@@ -93,9 +100,21 @@ class ScoreRanking(Answer):
         """The signed sum of the listed terms."""
         return float(sum(self.values))
 
+    @property
+    def ties(self) -> int:
+        """How many terms at the end of the list differ from what is not listed by less than rounding."""
+        return ties(self.values, self.margin, self.bound)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the ranking is proven."""
+        return self.exact
+
     def headline(self) -> str:
-        """Return how many terms of how many."""
-        return f"the {len(self)} largest in absolute value of {counted(self.count, 'term')} (proven)"
+        """Return how many terms of how many, and whether they are proven to be the largest."""
+        tied = f"; {tied_places(self.values, self.ties)} within rounding" if self.ties else ""
+        proof = f"proven{tied}" if self.exact else f"not proven: rounding blurs {self.bound:.4g}"
+        return f"the {len(self)} largest in absolute value of {counted(self.count, 'term')} ({proof})"
 
     def parts(self) -> Iterator[Part]:
         """Yield the terms with the exact remainder."""
@@ -103,8 +122,8 @@ class ScoreRanking(Answer):
         yield self.facts()
 
     def facts(self) -> Facts:
-        """Return the sums and the bound on what is not listed."""
-        names = ("value", "remainder", "bound", "examined", "count")
+        """Return the sums, the bound on what is not listed, and what rounding does to both."""
+        names = ("value", "remainder", "bound", "exact", "margin", "ties", "examined", "count")
         return Facts({name: getattr(self, name) for name in names})
 
     def table(self, title: str = "") -> Table:
@@ -132,18 +151,28 @@ class ScoreRankingCheck(RankingCheck):
 
 
 def ranked(
-    terms: Sequence[AnyScoreTerm],
+    pairs: LargestPairs,
+    bias: PositionBias | None,
     k: int,
     total: float,
-    examined: int,
     count: int,
     checker: Callable[[ScoreRanking], tuple[Check, ...]] | None = None,
 ) -> ScoreRanking:
-    """Return the k largest of some terms, among which are the k + 1 largest of all, and what all others add."""
-    found = sorted(terms, key=lambda term: -abs(term.value))
-    values = tuple(term.value for term in found[:k])
-    bound = abs(found[k].value) if len(found) > k else 0.0
-    return ScoreRanking(tuple(found[:k]), values, total - sum(values), examined, count, bound, checker)
+    """Return the k largest of some pairs of paths and of what distance adds, and what all others add."""
+    alone = [] if bias is None else [bias]
+    terms: list[AnyScoreTerm] = [*alone, *pairs.terms]
+    errors = [*(one.error for one in alone), *pairs.errors]
+    sizes = [abs(term.value) if isfinite(term.value) else inf for term in terms]
+    order = sorted(range(len(terms)), key=lambda at: -sizes[at])
+    found, off = [terms[at] for at in order[:k]], tuple(errors[at] for at in order[:k])
+    values = tuple(term.value for term in found)
+    bound = max([pairs.beyond, *(sizes[at] + errors[at] for at in order[k:])])
+    blurred = margin(values, off, bound)
+    sure = len(values) == min(k, count) and is_resolved(values, blurred) and isfinite(bound)
+    return ScoreRanking(
+        tuple(found), values, total - sum(values), pairs.examined + len(alone), count, bound, sure,
+        blurred if sure else 0.0, off, checker,
+    )  # fmt: skip
 
 
 def _row(term: AnyScoreTerm) -> tuple[object, ...]:

@@ -276,11 +276,8 @@ class ScoreExpansion(Answer):
         Raises SizeError above 200,000 paths on a side; the pairs themselves are not all formed.
         """
         expect("top", k=(k, AMOUNT))
-        bias = [] if self.position_bias is None else [self.position_bias]
-        pairs, examined = largest_pairs(self.pair, self.queries, self.keys, self.count_by_order(), int(k) + 1)
-        return ranked(
-            [*bias, *pairs], int(k), self.value(), examined + len(bias), self.count(), self._check_of
-        )
+        found = largest_pairs(self.pair, self.queries, self.keys, self.count_by_order(), int(k) + 1)
+        return ranked(found, self.position_bias, int(k), self.value(), self.count(), self._check_of)
 
     def _check_of(self, ranking: ScoreRanking) -> tuple[Check, ...]:
         """Every pair of paths again, by code that shares only the graph with the ranking."""

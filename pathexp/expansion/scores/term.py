@@ -170,6 +170,11 @@ class PositionBias:
         return float(self.row[self.pair.key])
 
     @property
+    def error(self) -> float:
+        """How far the value may be off: by the rounding of one product."""
+        return abs(self.value) * 2.0**-52 + 5e-324
+
+    @property
     def advantage(self) -> float:
         """What is added above the mean of the other visible keys."""
         return self.pair.advantage(self.row)

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from ...algebra import Dense, Space
-from ...errors import WeightsError
+from ...errors import SizeError, WeightsError
 from ...graph import (
     Array,
     Block,
@@ -51,10 +51,10 @@ def path_errors(walk: Walk, target: Target, values: Callable[[Walk, Target], Arr
     met = n * d + int(np.count_nonzero(target.direction))
     try:
         rounding, under = (_graph(graph, sink, how) for how in (_Rounding(n, met), _Underflow(n)))
-    except WeightsError:
+        found = values(Walk(rounding, walk.query), replace(unit, position=n + target.position))
+        least = values(Walk(under, walk.query), replace(unit, direction=np.maximum(size, 1.0)))
+    except (WeightsError, SizeError):
         return np.full(sum(walk.count_by_order), np.inf)
-    found = values(Walk(rounding, walk.query), replace(unit, position=n + target.position))
-    least = values(Walk(under, walk.query), replace(unit, direction=np.maximum(size, 1.0)))
     return finite(found * _UP + LEAST * least)
 
 

@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 
 import pathexp as px
 from pathexp.expansion.scores import products
-from pathexp.expansion.scores.products import largest_products, path_vectors
+from pathexp.expansion.scores.products import Vectors, largest_products, path_vectors
 from tests.zoo import ZOO
+
+
+def largest(left, right, k):
+    return largest_products(*(Vectors(side, np.zeros(len(side)), side != 0) for side in (left, right)), k)
 
 
 @given(
@@ -20,8 +24,10 @@ def test_as_by_brute_force(seed, n, m, d, k, tile):
     left, right = (rng.standard_normal((size, d)) * rng.exponential(size=(size, 1)) ** 3 for size in (n, m))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(products, "TILE", tile)
-        best, formed = largest_products(left, right, k)
-    brute = np.sort(np.abs(left @ right.T), axis=None)[::-1][:k]
+        best, beyond, formed = largest(left, right, k)
+    every = np.sort(np.abs(left @ right.T), axis=None)[::-1]
+    brute = every[:k]
+    assert beyond >= max(every[k:], default=0.0) * (1 - 1e-12)
     np.testing.assert_allclose([product.size for product in best], brute, rtol=1e-12)
     for product in best:
         np.testing.assert_allclose(
@@ -32,9 +38,9 @@ def test_as_by_brute_force(seed, n, m, d, k, tile):
 
 
 def test_zeros_and_ties():
-    best, _ = largest_products(np.zeros((3, 2)), np.ones((2, 2)), 4)
+    best, *_ = largest(np.zeros((3, 2)), np.ones((2, 2)), 4)
     assert [product.value for product in best] == [0.0] * 4
-    best, _ = largest_products(np.ones((3, 2)), np.ones((2, 2)), 6)
+    best, *_ = largest(np.ones((3, 2)), np.ones((2, 2)), 6)
     assert [(product.left, product.right) for product in best] == [(i, j) for i in range(3) for j in range(2)]
 
 
@@ -43,7 +49,7 @@ def test_most_products_are_never_formed(monkeypatch):
     lengths = np.exp(-np.arange(400.0) / 10)[:, None]
     rng = np.random.default_rng(0)
     left, right = (lengths * rng.standard_normal((400, 6)) for _ in range(2))
-    best, formed = largest_products(left, right, 5)
+    best, _, formed = largest(left, right, 5)
     assert formed < 400 * 400 / 50
     np.testing.assert_allclose(best[0].size, np.abs(left @ right.T).max())
 
@@ -51,7 +57,7 @@ def test_most_products_are_never_formed(monkeypatch):
 def test_path_vectors_are_what_paths_bring():
     trace = ZOO["2L-gqa"]().run([1, 2, 3, 4])
     side = px.score(trace, "L1H1", query=3, key=2).keys
-    vectors = np.concatenate(path_vectors(side.walk, 2))
+    vectors = path_vectors(side.walk, 2).values
     np.testing.assert_allclose(vectors, [term.logits()[2] for term in side], atol=1e-12)
 
 
