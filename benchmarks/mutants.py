@@ -1,12 +1,15 @@
 """Claim: of mutants of the numerics, nearly all are killed by the tests of what was changed.
 
-    python benchmarks/mutants.py [--mutants 300] [--seed 0] [--seconds 120] [--files 8] [--only TEXT] [--tiny]
+    python benchmarks/mutants.py [--mutants 300] [--seed 0] [--seconds 25] [--only TEXT] [--resume FILE] [--lines FILE] [--again] [--tiny]
 
 One place of one module is changed (a comparison, a sign, a number, a statement left out, two arguments exchanged) in a
-process of its own that never writes the change down, and the test files that know the module run until one fails. A
-mutant is killed if a test fails; what survives is printed with its place, to be looked at, and what ran out of processor
-time is counted apart. A test that fails on the module as it is kills nobody: whatever kills is run once more without the
-change, and left out from then on if it fails there too.
+process that never writes the change down, and the tests that run the changed line follow, the quickest first, until one
+fails. Which lines a test runs is found out first, and kept in --lines. A change inside a function is put into place in a fork of
+a process that has collected all tests; one of what runs at import gets a process of its own.
+
+A mutant is killed if a test fails that holds on the module as it is. What survives is printed with its place, to be looked at;
+what cannot be seen is listed with the reason in equivalent_mutants.txt, and counted apart, as is what ran out of processor time.
+Outcomes are written to --resume as they come; --again judges once more what did not die.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ import marshal
 import math
 import os
 import random
-import re
 import resource
 import signal
 import sys
@@ -39,7 +41,13 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("expansion", "graph", "algebra", "circuits")
 SHARED = ("numpy", "sympy", "networkx", "hypothesis", "pytest", "threadpoolctl")
 """What every child finds imported."""
-WITHOUT = ("tests/interop", "docs/_site", "tests/test_mutants.py", "tests/test_benchmarks.py", "tests/test_notebook.py")
+WITHOUT = (
+    "tests/interop",
+    "docs/_site",
+    "tests/test_mutants.py",
+    "tests/test_benchmarks.py",
+    "tests/test_notebook.py",
+)
 """Tests that are not collected: they need other packages, or run this script and its like."""
 
 
@@ -82,7 +90,9 @@ class Mutant:
             return {}
         path, source = str(self.path), self.path.read_text(encoding="utf-8")
         before = {place_of(code): code for code in codes_in(compile(source, path, "exec", dont_inherit=True))}
-        after = {place_of(code): code for code in codes_in(compile(self.tree(), path, "exec", dont_inherit=True))}
+        after = {
+            place_of(code): code for code in codes_in(compile(self.tree(), path, "exec", dont_inherit=True))
+        }
         return {place: code for place, code in after.items() if before.get(place) != code}
 
     def tree(self) -> ast.Module:
@@ -161,7 +171,11 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 def _bodies(tree: ast.AST, within: str = "") -> Iterator[tuple[int, tuple[str, range]]]:
     """Yield, for what stands in the body of a function, the innermost function's name and the body's lines."""
     for node in ast.iter_child_nodes(tree):
-        name = f"{within}.{node.name}".lstrip(".") if isinstance(node, ast.FunctionDef | ast.ClassDef) else within
+        name = (
+            f"{within}.{node.name}".lstrip(".")
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            else within
+        )
         if isinstance(node, ast.FunctionDef):
             lines = range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
             for statement in node.body:
@@ -206,29 +220,6 @@ def modules() -> list[Path]:
     )
 
 
-def tests_of(path: Path, most: int) -> list[str]:
-    """The test files that know a module, those that know it best first: by name, by import, by what it defines."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = [
-        n.name
-        for n in tree.body
-        if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")
-    ]
-    dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    said = re.compile(r"\b(" + "|".join(map(re.escape, [*names, dotted])) + r")\b")
-    scored = []
-    for test in (ROOT / "tests").rglob("test_*.py"):
-        if "interop" in test.parts:
-            continue
-        text = test.read_text(encoding="utf-8")
-        near = 5 * (path.parts[-2] in test.parts) + 6 * (path.parts[-2] in test.stem)
-        score = 8 * (path.stem in test.stem) + 8 * (dotted in text) + near
-        score += 2 * (path.relative_to(ROOT).parts[1] in test.parts) + min(len(said.findall(text)), 6)
-        scored.append((-score, test.stat().st_size, str(test)))
-    known = [test for score, _, test in sorted(scored) if score < -2]
-    return [*known[:most], str(path)]
-
-
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports one module as a mutant."""
 
@@ -263,7 +254,7 @@ class Judge:
                 return found
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """The tests that run a mutant's line, then those that run its function; for what runs at import, the file's."""
+        """The tests that run a mutant's line, then those that run its function; for what runs at import, the file's, and its readers'."""
         path = str(mutant.path.relative_to(ROOT / "pathexp"))
         own = mutant.path.stem
 
@@ -275,7 +266,15 @@ class Judge:
             *in_order(self.runs, path, line if mutant.lines else body, near),
             *in_order(self.runs, path, body, near),
         ]
-        return list(dict.fromkeys(ranked))
+        return list(dict.fromkeys([*ranked, *([] if mutant.lines else self._importing(mutant))]))
+
+    def _importing(self, mutant: Mutant) -> Iterator[str]:
+        """The tests of files that import a module: they may see what runs at import alone."""
+        found = {
+            name: f"from {mutant.module} import" in (ROOT / name).read_text(encoding="utf-8")
+            for name in {test.split("::")[0] for test in self.runs}
+        }
+        return (test for test, ran in self.runs.items() if ran.passed and found[test.split("::")[0]])
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -285,7 +284,9 @@ class Judge:
     def _warm(self, mutant: Mutant, tests: list[str]) -> Outcome | None:
         """What becomes of a mutant whose functions can be exchanged in a process that has all tests; else None."""
         codes = mutant.codes() if self.warm else {}
-        return self.warm.ask("judge", marshal.dumps(codes), tests, self.seconds) if self.warm and codes else None
+        return (
+            self.warm.ask("judge", marshal.dumps(codes), tests, self.seconds) if self.warm and codes else None
+        )
 
     def _holds(self, test: str) -> bool:
         if test not in self._sound:
@@ -415,22 +416,38 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--mutants", type=int, default=300)
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--seconds", type=float, default=25.0, help="processor time of a mutant's tests")
-    made.add_argument("--follow", type=float, default=30.0, help="processor time to follow the tests of a file")
+    made.add_argument(
+        "--follow", type=float, default=30.0, help="processor time to follow the tests of a file"
+    )
     made.add_argument("--only", default="", help="a part of the path of modules")
-    made.add_argument("--tests", nargs="*", default=["tests", "pathexp", "docs"], help="where tests are collected")
+    made.add_argument(
+        "--tests", nargs="*", default=["tests", "pathexp", "docs"], help="where tests are collected"
+    )
     made.add_argument("--resume", type=Path, help="a file with one outcome a line, written as they come")
     made.add_argument("--lines", type=Path, help="a file that keeps which lines each test runs")
-    made.add_argument("--again", action="store_true", help="judge once more what did not die in the resumed run")
+    made.add_argument(
+        "--again", action="store_true", help="judge once more what did not die in the resumed run"
+    )
     options = made.parse_args(arguments)
     sys.path.insert(0, str(ROOT))
     for name in SHARED:
         importlib.import_module(name)
     print(f"mutants; {machine()}", flush=True)
     if options.tiny:
-        options.only, options.mutants, options.tests = "algebra/spaces", 2, ["tests/algebra", "pathexp/algebra"]
-    mutants, ledger, listed = sampled(options.mutants, options.seed, options.only), Ledger(options.resume), equivalent()
+        options.only, options.mutants, options.tests = (
+            "algebra/spaces",
+            2,
+            ["tests/algebra", "pathexp/algebra"],
+        )
+    mutants, ledger, listed = (
+        sampled(options.mutants, options.seed, options.only),
+        Ledger(options.resume),
+        equivalent(),
+    )
     warm = Warm(ROOT, options.tests, WITHOUT)
-    runs = followed(warm, options.lines, options.follow, lambda said: print(said, file=sys.stderr, flush=True))
+    runs = followed(
+        warm, options.lines, options.follow, lambda said: print(said, file=sys.stderr, flush=True)
+    )
     judge = Judge(options.seconds, warm, runs)
     for mutant in mutants:
         done = ledger.outcomes.get(mutant.name)

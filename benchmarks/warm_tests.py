@@ -138,7 +138,11 @@ class Suite:
             say((test, Runs(time.process_time() - begun, passed, lines.stop())))
 
     def _judge(
-        self, codes: dict[tuple[str, str, int], CodeType], tests: list[str], seconds: float, say: Callable[[object], None]
+        self,
+        codes: dict[tuple[str, str, int], CodeType],
+        tests: list[str],
+        seconds: float,
+        say: Callable[[object], None],
     ) -> None:
         try:
             self._exchange(codes)
@@ -156,7 +160,9 @@ class Suite:
 
     def _exchange(self, codes: dict[tuple[str, str, int], CodeType]) -> None:
         """Give the functions that are there the changed code."""
-        found = [(function, code) for place, code in codes.items() for function in self.functions.get(place, ())]
+        found = [
+            (function, code) for place, code in codes.items() for function in self.functions.get(place, ())
+        ]
         if not found:
             raise KeyError(f"no function of {list(codes)} is there")
         for function, code in found:

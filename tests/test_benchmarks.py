@@ -13,7 +13,7 @@ import pytest
 import pathexp as px
 
 ROOT = Path(__file__).parents[1]
-HELPERS = {"alone", "contrast_edges", "live_patching"}
+HELPERS = {"alone", "contrast_edges", "live_patching", "warm_tests"}
 SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem not in HELPERS)
 
 SHOWN = {

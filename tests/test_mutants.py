@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,18 +63,102 @@ def test_what_only_speaks_is_left_as_it_is(mutants):
     assert left == [6]
 
 
-def test_tests_of_a_module_are_those_that_know_it(mutants):
-    known = [
-        Path(test).name
-        for test in mutants.tests_of(ROOT / "pathexp" / "expansion" / "proof" / "inclusion.py", 3)
-    ]
-    assert "test_proof.py" in known and known[-1] == "inclusion.py"
+BOX = "class Box:\n    def size(self, n):\n        if n > 3:\n            n = n + 1\n        return n * 2\n\nLIMIT = 7\n"
+TESTS = """
+from pathexp.box import LIMIT, Box
+
+def test_limit():
+    assert LIMIT == 7
+
+def test_small():
+    assert Box().size(2) == 4
+
+def test_large():
+    assert Box().size(5) == 12
+"""
+
+
+@pytest.fixture
+def small(mutants, monkeypatch, tmp_path):
+    """A project of one module and three tests."""
+    for name, text in {"pathexp/__init__.py": "", "pathexp/box.py": BOX, "tests/test_box.py": TESTS}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    return tmp_path / "pathexp" / "box.py"
+
+
+def test_functions_that_are_changed_are_named_with_their_lines(mutants, small):
+    found = {str(mutant): (mutant.function, mutant.lines) for mutant in mutants.mutants_of(small)}
+    assert found["pathexp/box.py:3: n > 3 → n >= 3"] == ("Box.size", range(3, 6))
+    assert found["pathexp/box.py:7: 7 → 8"] == ("", range(0))
+
+
+def test_the_code_that_changes_is_that_of_the_function(mutants, small):
+    for mutant in mutants.mutants_of(small):
+        functions = {place for place in mutant.codes() if place[1] == "Box.size"}
+        assert functions == ({(str(small), "Box.size", 2)} if mutant.function else set())
+
+
+def test_the_tests_that_run_a_line_come_first_and_the_quick_ones_of_them(mutants):
+    warm = mutants.sys.modules["warm_tests"]
+    runs = {
+        "slow": warm.Runs(2.0, True, {"a.py": 1 << 5}),
+        "quick": warm.Runs(0.1, True, {"a.py": 1 << 5 | 1 << 6}),
+        "fails": warm.Runs(0.0, False, {"a.py": 1 << 5}),
+        "elsewhere": warm.Runs(0.0, True, {"a.py": 1 << 6}),
+        "case[1]": warm.Runs(0.2, True, {"a.py": 1 << 5}),
+        "case[2]": warm.Runs(0.2, True, {"a.py": 1 << 5}),
+        "near": warm.Runs(0.3, True, {"a.py": 1 << 5}),
+    }
+    found = warm.in_order(runs, "a.py", range(5, 6), lambda test: test == "near")
+    assert found == ["near", "quick", "case[1]", "case[2]", "slow"]
+
+
+def test_a_whole_run_of_a_small_project(mutants, small, tmp_path):
+    """In a process of its own, because the package of that project has the name of ours."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import sys, pathlib\n"
+        f"sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT / 'benchmarks')!r}]\n"
+        "import mutants\n"
+        f"mutants.ROOT = pathlib.Path({str(tmp_path)!r})\n"
+        "mutants.modules = lambda: [mutants.ROOT / 'pathexp' / 'box.py']\n"
+        "mutants.WITHOUT = ()\n"
+        f"mutants.main(['--tests', 'tests', '--resume', {str(tmp_path / 'found')!r}])\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "found").read_text().splitlines()]
+    outcomes = {
+        line["change"].split(": ", 1)[1]: (line["what"], line["killer"].split("::")[-1]) for line in lines
+    }
+    assert outcomes["Box.size: n + 1 → n - 1"] == ("killed", "test_large")
+    assert outcomes["Box.size: n * 2 → n / 2"][0] == "killed"
+    assert outcomes["the module: 7 → 8"] == ("killed", "test_limit")
+    assert outcomes["Box.size: n > 3 → n >= 3"] == ("survived", ""), "no test meets 3"
+    assert "survived: pathexp/box.py:3: n > 3 → n >= 3" in done.stdout
+    again = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
+    assert again.stdout.splitlines()[-1] == done.stdout.splitlines()[-1]
+    assert len((tmp_path / "found").read_text().splitlines()) == len(lines), "nothing is judged twice"
+
+
+def test_what_is_listed_as_equivalent_is_a_mutant_that_is_there(mutants):
+    """So that the list does not outlive the code it is about."""
+    listed = mutants.equivalent()
+    assert all(len(reason) > 20 for reason in listed.values())
+    paths = {change.split(":")[0] for change in listed}
+    there = {mutant.inside() for path in paths for mutant in mutants.mutants_of(mutants.ROOT / path)}
+    assert not set(listed) - there
 
 
 @pytest.mark.slow
-def test_what_is_not_changed_survives(mutants):
-    path = ROOT / "pathexp" / "algebra" / "spaces.py"
-    assert mutants.run(None, mutants.tests_of(path, 2), 240).what == "survived"
+def test_a_small_sample_is_killed(mutants, capsys):
+    mutants.main(
+        ["--mutants", "8", "--seed", "1", "--only", "algebra", "--tests", "tests/algebra", "pathexp/algebra"]
+    )
+    printed = capsys.readouterr().out
+    assert "8 of 8 mutants killed" in printed, printed
 
 
 def test_a_test_that_fails_anyway_kills_nobody(mutants, tmp_path):
