@@ -28,13 +28,14 @@ from . import shares
 from .beside import beside as methods_beside
 from .beside import check_methods
 from .decompose import Decomposition, decompose
+from .neurons_toward import neurons_toward
 from .sweeps import pulled
 
 Unit = Literal[
-    "component", "head", "layer", "path", "token", "port", "source", "weight", "weight_layer", "weight_head", "module"
+    "component", "head", "layer", "neuron", "path", "token", "port", "source", "weight", "weight_layer", "weight_head", "module"
 ]  # fmt: skip
 UNITS = get_args(Unit)
-RUN_UNITS = ("component", "head", "layer", "path", "token")
+RUN_UNITS = ("component", "head", "layer", "neuron", "path", "token")
 """The units of one run; the others divide the difference of two."""
 CONSTANTS, REMAINDER = "constants", "remainder"
 
@@ -131,7 +132,8 @@ def attribution(
     ----------
     what: a run, or the contrast of two: then what the target differs by is attributed.
     by: "component" (every entry of the stream: embeddings, heads, MLPs, biases); "head" (every head; embeddings,
-        MLPs and constants as three more rows); "layer" (embedding and each branch of each layer); "path" (the `k`
+        MLPs and constants as three more rows); "layer" (embedding and each branch of each layer); "neuron" (the `k`
+        largest neurons of MLPs, what the others add as one row, then heads, experts, embedding and constants); "path" (the `k`
         largest paths); "token" (what came in at each source position, by all paths, labels `position:token`; of a contrast, at
         each position whose tokens differ); "port" (of a contrast: by paths through values alone, through keys, through
         queries, through both); "source" (of a contrast: by what sets out, tokens and, of two models, every weight);
@@ -210,6 +212,24 @@ def _kind(node: object) -> str:
     return "embedding" if isinstance(node, Source) and node.kind in ("embedding", "positions") else CONSTANTS
 
 
+def _neurons(trace: Trace, target: Target, k: int) -> Rows:
+    """The `k` largest neurons of all MLPs, then everything else as sums."""
+    if not trace.config.has_mlps:
+        raise PathexpError("by='neuron' divides MLPs, and this model has none: by='head' divides its heads")
+    found = neurons_toward(trace, target)
+    listed = sorted(found.largest(k), key=lambda row: -abs(row[1]))
+    yield from listed
+    yield "other neurons", found.total - sum(value for _, value in listed)
+    sums = {"heads": 0.0, "experts": 0.0, "embedding": 0.0, CONSTANTS: 0.0}
+    for label, value in _components(trace, target):
+        node = freeze(trace).by_label[label]
+        if not isinstance(node, Component):
+            sums[_kind(node)] += value
+        elif node.kind != "mlp":
+            sums["heads" if node.head is not None else "experts"] += value
+    yield from ((name, value) for name, value in sums.items() if name != "experts" or trace.config.experts)
+
+
 def _layers(trace: Trace, target: Target, k: int) -> Rows:
     parts, field = decompose(trace), on_stream(target, freeze(trace))[target.position]
     for branch, stream in parts.branches(parts.points[-1]).items():
@@ -237,7 +257,9 @@ def _tokens(trace: Trace, target: Target, k: int) -> Rows:
     yield CONSTANTS, expand(trace).value(target) - float(values.sum())
 
 
-_ROWS = {"component": _components, "head": _heads, "layer": _layers, "path": _paths, "token": _tokens}
+_ROWS = {
+    "component": _components, "head": _heads, "layer": _layers, "neuron": _neurons, "path": _paths, "token": _tokens
+}  # fmt: skip
 
 
 def pulled_back(trace: Trace, target: Target) -> tuple[Array, ...]:

@@ -21,13 +21,17 @@ def run(model):
     return model.run(np.random.default_rng(1).integers(0, model.config.d_vocab, min(5, model.config.n_ctx)))
 
 
+def units_of(trace):
+    return [unit for unit in RUN_UNITS if unit != "neuron" or trace.config.has_mlps]
+
+
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_column_is_the_target(name):
     trace = run(EVERY[name]())
     targets = trace.logit(2), trace.logit_difference(1, 3, position=len(trace) - 2)
     for target in targets:
-        for unit in RUN_UNITS:
+        for unit in units_of(trace):
             found = attribution(trace, target, by=unit)
             assert abs(found.values.sum() - target.value) <= 1e-10 * max(1, np.abs(found.values).sum()), unit
             assert found.ok and len(found.names) == len(found.values)
@@ -78,13 +82,45 @@ def test_a_trained_model_copies_by_its_induction_heads():
 
 def test_other_units_are_refused():
     trace = run(px.random_model())
-    with pytest.raises(PathexpError, match="neuron"):
+    with pytest.raises(PathexpError, match="'axon'"):
+        attribution(trace, trace.logit(1), by="axon")
+    with pytest.raises(PathexpError, match="no"):
         attribution(trace, trace.logit(1), by="neuron")
     with pytest.raises(PathexpError, match="L9H9"):
         attribution(trace, trace.logit(1))["L9H9"]
 
 
-@pytest.mark.parametrize("unit", RUN_UNITS)
+def test_neurons_by_hand():
+    """A neuron adds its activation times its column of W_out, read through the frozen final norm."""
+    trace = run(FAMILIES["gpt2"]())
+    layers, neurons = range(trace.config.n_layers), range(trace.config.d_mlp)
+    w, target, last = trace.model.weights, trace.logit(3), len(trace) - 1
+    read = w.W_U[3] * w.g_final * trace.norm_scales["final"][last]
+    read = read - read.mean()
+    expected = {
+        f"L{layer}N{n}": trace.mlp_hidden[layer, last, n] * (read @ w.W_out[layer][:, n])
+        for layer in layers
+        for n in neurons
+    }
+    found = attribution(trace, target, by="neuron", k=5)
+    ranked = sorted(expected, key=lambda name: -abs(expected[name]))[:5]
+    assert list(found.names[:5]) == ranked and found.names[5] == "other neurons"
+    np.testing.assert_allclose(found.values[:5], [expected[name] for name in ranked], atol=1e-12)
+    assert found["other neurons"] == pytest.approx(sum(expected.values()) - found.values[:5].sum(), abs=1e-12)
+    by_head = attribution(trace, target, by="head")
+    b_out = sum(
+        value for name, value in zip(*all_components(trace, target), strict=True) if name.startswith("b_out")
+    )
+    assert found["constants"] == pytest.approx(by_head["constants"], abs=1e-12) and b_out
+    assert by_head["MLPs"] == pytest.approx(sum(expected.values()), abs=1e-12)
+
+
+def all_components(trace, target):
+    found = attribution(trace, target, by="component")
+    return found.names, found.values
+
+
+@pytest.mark.parametrize("unit", [unit for unit in RUN_UNITS if unit != "neuron"])
 def test_the_command_prints_the_same_answer(capsys, unit):
     text = "Macbeth shall sleep no more. Macbeth shall"
     assert main(["attribution", "attn-2l", text, "--by", unit, "--json"]) == 0
