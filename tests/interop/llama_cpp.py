@@ -20,10 +20,10 @@ class Opened(cyllama.LlamaModel):
     n_vocab = 0
 
 
-def opened(path: Path, vocabulary_only: bool = False) -> Opened:
+def opened(path: Path) -> Opened:
     """A file, opened on the processor."""
     wanted = cyllama.LlamaModelParams()
-    wanted.n_gpu_layers, wanted.vocab_only = 0, vocabulary_only
+    wanted.n_gpu_layers = 0
     return Opened(path_model=str(path), params=wanted, verbose=False)
 
 
@@ -43,5 +43,6 @@ def logits(path: Path, ids: Sequence[int], d_vocab: int) -> np.ndarray:
 
 def tokens(path: Path, texts: Sequence[str]) -> list[list[int]]:
     """The ids of texts, with what belongs around them, control tokens read as such."""
-    vocabulary = opened(path, vocabulary_only=True).get_vocab()
+    model = opened(path)  # which must outlive its vocabulary
+    vocabulary = model.get_vocab()
     return [list(vocabulary.tokenize(text, True, True)) for text in texts]

@@ -6,29 +6,25 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
-from itertools import pairwise
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex
 
 from ...errors import LoadError, TokenError
+from .scored_merges import merged
 
 _KIND = "scored-merges"
-_GONE = -1
-"""In place of a token that was merged into the one before it."""
-
-_Merge: TypeAlias = tuple[float, int, int, tuple[int, int], int]
-"""Minus the score, the place of the left one, the piece, the two that it is made of, the place of the right one."""
+_WHITE = " \t\n\v\f\r"
 
 
 @dataclass(frozen=True, repr=False)
 class ScoredTokenizer:
     """Pieces with scores; a character that is no piece is spelled in bytes, pieces named <0x00> to <0xFF>.
 
-    ``encode`` puts ``begin`` in front and, with ``space``, a space before the text; ``decode`` takes both
-    away again.
-    A space in a piece is a space. Kudo and Richardson 2018, "SentencePiece", as in Llama's models.
+    ``encode`` puts ``begin`` in front and ``end`` behind, and, with ``space``, a space before the text and after each
+    special token; ``decode`` takes them away again. ``special`` tokens are cut out of a text before the rest is merged, the
+    longest first; white space after those of ``stripping`` is dropped. ``mark`` is what stands for a space in pieces.
+    Kudo and Richardson 2018, "SentencePiece", as in Llama's models.
 
-    Raises TokenError if there is not one finite score for each piece, or ``begin`` is no token.
+    Raises TokenError if there is not one finite score for each piece, or ``begin``, ``end`` or ``special`` are no tokens.
 
     >>> ScoredTokenizer(("<s>", " ", "a", "b", "ab", " ab"), (0, 0, 0, 0, 2, 1), begin=0).encode("ab")
     [0, 5]
@@ -38,6 +34,10 @@ class ScoredTokenizer:
     scores: tuple[float, ...]
     begin: int | None = None
     space: bool = True
+    end: int | None = None
+    special: tuple[int, ...] = ()
+    stripping: tuple[int, ...] = ()
+    mark: str = " "
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pieces", tuple(self.pieces))
@@ -46,8 +46,19 @@ class ScoredTokenizer:
             raise TokenError(f"{len(self.pieces)} pieces need as many scores, found {len(self.scores)}.")
         if not all(isinstance(score, int | float) and math.isfinite(score) for score in self.scores):
             raise TokenError("Scores must be finite numbers.")
-        if self.begin is not None and not 0 <= self.begin < len(self.pieces):
-            raise TokenError(f"The begin token must be an id below {len(self.pieces)}, found {self.begin}.")
+        for name in ("special", "stripping"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for what, token in self._named():
+            if type(token) is not int or not 0 <= token < len(self.pieces):
+                raise TokenError(
+                    f"The {what} token must be an id below {len(self.pieces)}, found {token!r:.60}."
+                )
+
+    def _named(self) -> Iterator[tuple[str, int]]:
+        yield from (
+            (what, token) for what, token in (("begin", self.begin), ("end", self.end)) if token is not None
+        )
+        yield from (("special", token) for token in (*self.special, *self.stripping))
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -56,25 +67,47 @@ class ScoredTokenizer:
         return f"ScoredTokenizer({len(self)} pieces)"
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, after the begin token if there is one. Time n log n in its length.
+        """The ids of a text, with what belongs around it. Time n log n in its length.
 
         Raises TokenError at a character that is neither a piece nor to be spelled in bytes.
         """
         if not isinstance(text, str):
             raise TokenError(f"encode takes text (str), found {type(text).__name__} {text!r:.60}.")
-        start = [] if self.begin is None else [self.begin]
-        return start + (self._merged(" " * self.space + text) if text else [])
+        found = [] if self.begin is None else [self.begin]
+        place, fresh = 0, True
+        for part in self._parts(text):
+            if isinstance(part, int):
+                found.append(part)
+                place, fresh = place + len(self.pieces[part]), True
+            else:
+                found += self._merged(part, self.space and fresh, place)
+                place, fresh = place + len(part), False
+        return found if self.end is None else [*found, self.end]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, without begin token and the space before it.
+        """The text of ids, without what ``encode`` puts around it, and without the spaces that it puts in.
 
         Raises TokenError for an id outside the vocabulary.
         """
         found = [self._checked(token, place) for place, token in enumerate(ids)]
         if found and found[0] == self.begin:
             found = found[1:]
-        text = b"".join(self._bytes(token) for token in found).decode("utf-8", "backslashreplace")
-        return text.removeprefix(" ") if self.space else text
+        if found and found[-1] == self.end:
+            found = found[:-1]
+        return "".join(self._texts(found))
+
+    def _texts(self, ids: list[int]) -> Iterator[str]:
+        """Texts between special tokens, each without the space that was put before it, and these tokens."""
+        run: list[int] = []
+        for token in (*ids, None):
+            if token is not None and token not in self._special:
+                run.append(token)
+                continue
+            text = b"".join(self._bytes(one) for one in run).decode("utf-8", "backslashreplace")
+            yield text.removeprefix(" ") if self.space else text
+            if token is not None:
+                yield self.pieces[token]
+            run = []
 
     def strings(self, ids: Iterable[int]) -> tuple[str, ...]:
         r"""What each token looks like; bytes that are no text of their own are shown as \xe2.
@@ -91,9 +124,12 @@ class ScoredTokenizer:
 
         Raises TokenError if it is several tokens, and lists them.
         """
-        if symbol in self._ids:
+        if symbol in self._ids and self._ids[symbol] in self._special:
             return self._ids[symbol]
-        ids = self._merged(symbol) if symbol else []
+        marked = symbol.replace(" ", self.mark)
+        if marked in self._ids:
+            return self._ids[marked]
+        ids = self._merged(symbol, False, 0) if symbol else []
         if len(ids) == 1:
             return ids[0]
         pieces = " + ".join(map(repr, self.strings(ids))) or "no token at all"
@@ -107,58 +143,92 @@ class ScoredTokenizer:
             "scores": list(self.scores),
             "begin": self.begin,
             "space": self.space,
+            "end": self.end,
+            "special": list(self.special),
+            "stripping": list(self.stripping),
+            "mark": self.mark,
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ScoredTokenizer:
         """The tokenizer that ``to_dict`` wrote. Raises LoadError or TokenError if it is none."""
-        pieces, scores, begin = data.get("pieces"), data.get("scores"), data.get("begin")
+        pieces, scores, mark = data.get("pieces"), data.get("scores"), data.get("mark", " ")
         if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
             raise LoadError("A tokenizer of kind 'scored-merges' needs 'pieces', a list of text.")
-        if not isinstance(scores, list) or not (begin is None or type(begin) is int):
+        lists = {name: data.get(name, []) for name in ("special", "stripping")}
+        ids = [data.get(name) for name in ("begin", "end")]
+        if not isinstance(scores, list) or not all(token is None or type(token) is int for token in ids):
             raise LoadError("A tokenizer of kind 'scored-merges' needs 'scores', and 'begin', an id or null.")
-        return cls(tuple(pieces), tuple(scores), begin, data.get("space") is not False)
+        if (
+            not isinstance(mark, str)
+            or len(mark) != 1
+            or not all(isinstance(each, list) for each in lists.values())
+        ):
+            raise LoadError(
+                "A tokenizer of kind 'scored-merges' needs lists of special ids, and a mark of one character."
+            )
+        space = data.get("space") is not False
+        special, stripping = (tuple(each) for each in lists.values())
+        return cls(tuple(pieces), tuple(scores), ids[0], space, ids[1], special, stripping, mark)
 
     @cached_property
     def _ids(self) -> Mapping[str, int]:
         """Of equal pieces, the first."""
         return {piece: token for token, piece in reversed(list(enumerate(self.pieces)))}
 
-    def _merged(self, text: str) -> list[int]:
-        """Merge neighbors, the highest score first and the first of equals, with a queue of possible merges."""
-        ids = [token for place, character in enumerate(text) for token in self._spelled(character, place)]
-        before, after = list(range(-1, len(ids) - 1)), list(range(1, len(ids) + 1))
-        queue = [
-            merge for left, right in pairwise(range(len(ids))) for merge in self._merge(ids, left, right)
-        ]
-        heapify(queue)
-        while queue:
-            _, left, token, pair, right = heappop(queue)
-            if (ids[left], ids[right]) != pair or after[left] != right:
-                continue  # one of the two has merged with another since
-            ids[left], ids[right], after[left] = token, _GONE, after[right]
-            if after[left] < len(ids):
-                before[after[left]] = left
-                for merge in self._merge(ids, left, after[left]):
-                    heappush(queue, merge)
-            if before[left] >= 0:
-                for merge in self._merge(ids, before[left], left):
-                    heappush(queue, merge)
-        return [token for token in ids if token != _GONE]
+    @cached_property
+    def _special(self) -> frozenset[int]:
+        return frozenset(self.special)
 
-    def _merge(self, ids: list[int], left: int, right: int) -> Iterator[_Merge]:
-        """The merge of two neighbors, if they make a piece."""
-        token = self._ids.get(self.pieces[ids[left]] + self.pieces[ids[right]])
-        if token is not None:
-            yield -self.scores[token], left, token, (ids[left], ids[right]), right
+    @cached_property
+    def _longest_first(self) -> tuple[int, ...]:
+        named = (token for token in self.special if self.pieces[token])
+        return tuple(
+            sorted(named, key=lambda token: -len(self.pieces[token].encode("utf-8", "surrogatepass")))
+        )
 
-    def _spelled(self, character: str, place: int) -> list[int]:
-        if character in self._ids:
-            return [self._ids[character]]
-        spelled = [self._ids.get(f"<0x{byte:02X}>") for byte in character.encode("utf-8", "surrogatepass")]
+    def _parts(self, text: str) -> list[int | str]:
+        """The text, special tokens cut out."""
+        parts: list[int | str] = [text] if text else []
+        for token in self._longest_first:
+            if self.pieces[token] in text:
+                parts = [part for whole in parts for part in self._cut(whole, token)]
+        return parts
+
+    def _cut(self, whole: int | str, token: int) -> Iterator[int | str]:
+        if isinstance(whole, int):
+            yield whole
+            return
+        piece, rest = self.pieces[token], whole
+        while piece in rest:
+            before, _, rest = rest.partition(piece)
+            yield from [before] * bool(before)
+            yield token
+            rest = rest.lstrip(_WHITE) if token in self.stripping else rest
+        yield from [rest] * bool(rest)
+
+    def _merged(self, text: str, space: bool, begin: int) -> list[int]:
+        """The ids of a text without special tokens, which stands at a place of the whole one."""
+        characters = [*(" " if space else ""), *text]
+        symbols = merged([self.mark if each == " " else each for each in characters], self._score)
+        found: list[int] = []
+        place = begin - space
+        for symbol in symbols:
+            found += self._spelled(symbol, place)
+            place += len(symbol)
+        return found
+
+    def _score(self, piece: str) -> float | None:
+        token = self._ids.get(piece)
+        return None if token is None else self.scores[token]
+
+    def _spelled(self, symbol: str, place: int) -> list[int]:
+        if symbol in self._ids:
+            return [self._ids[symbol]]
+        spelled = [self._ids.get(f"<0x{byte:02X}>") for byte in symbol.encode("utf-8", "surrogatepass")]
         if None in spelled:
             raise TokenError(
-                f"Character {character!r} (U+{ord(character):04X}) at position {place - 1} is not in this "
+                f"Character {symbol!r} (U+{ord(symbol[0]):04X}) at position {place} is not in this "
                 f"vocabulary of {len(self)} pieces, and there are no bytes to spell it. Replace or remove it."
             )
         return [token for token in spelled if token is not None]
@@ -167,6 +237,8 @@ class ScoredTokenizer:
         piece = self.pieces[token]
         if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
             return bytes([int(piece[3:5], 16)])
+        if token not in self._special:
+            piece = piece.replace(self.mark, " ")
         return piece.encode("utf-8", "surrogatepass")
 
     def _checked(self, token: int, place: int) -> int:

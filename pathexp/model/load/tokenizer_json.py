@@ -53,7 +53,21 @@ class JsonTokenizer:
         """
         if not isinstance(text, str):
             raise TokenError(f"encode takes text (str), found {type(text).__name__} {text!r:.60}.")
-        return list(self._coder.encode(text).ids)
+        ids = self._encoded(text)
+        if self._unspelled:
+            self._check_spelled(text, ids)
+        return ids
+
+    def _encoded(self, text: str, special: bool = True) -> list[int]:
+        try:
+            return list(self._coder.encode(text, add_special_tokens=special).ids)
+        except TokenError:
+            raise
+        except Exception as error:  # the package raises Exception itself
+            raise TokenError(
+                f"{text!r:.60} has characters that are not in this vocabulary of {len(self._pieces)} tokens, and there is "
+                f"no token for what is unknown: {error}"
+            ) from error
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without what ``encode`` puts around it.
@@ -83,7 +97,7 @@ class JsonTokenizer:
         alike = self._ids.get(symbol, [])
         if len(alike) == 1:
             return alike[0]
-        ids = list(self._coder.encode(symbol, add_special_tokens=False).ids)
+        ids = self._encoded(symbol, special=False)
         if len(ids) == 1:
             return int(ids[0])
         if alike:
@@ -123,11 +137,33 @@ class JsonTokenizer:
 
     @cached_property
     def _around(self) -> tuple[list[int], list[int]]:
-        """The ids that ``encode`` puts before and behind a text."""
-        whole, plain = self._coder.encode("a").ids, self._coder.encode("a", add_special_tokens=False).ids
-        extra = len(whole) - len(plain)
-        at = next((i for i in range(extra + 1) if whole[i : i + len(plain)] == plain), 0)
-        return list(whole[:at]), list(whole[at + len(plain) :])
+        """The ids that ``encode`` puts before and behind a text, as the file tells them."""
+        return around_of(self._content.get("post_processor"))
+
+    @cached_property
+    def _unspelled(self) -> frozenset[str]:
+        """The letters of bytes that no token of a byte-level vocabulary spells: the package would leave them out."""
+        model = self._content["model"]
+        added = self._content.get("added_tokens") or ()
+        strips = any(entry.get("lstrip") or entry.get("rstrip") for entry in added)
+        if _looks(self._content) is not _from_bytes or model.get("unk_token") is not None or strips:
+            return frozenset()
+        return frozenset(_BYTES) - set(_vocabulary(self._content))
+
+    def _check_spelled(self, text: str, ids: list[int]) -> None:
+        """Raises TokenError if bytes of the text are in none of the ids."""
+        before, behind = self._around
+        inner = ids[len(before) : len(ids) - len(behind)]
+        normalizer = self._coder.normalizer
+        wanted = text if normalizer is None else normalizer.normalize_str(text)
+        if str(self._coder.decode(inner, skip_special_tokens=False)) == wanted:
+            return
+        lacking = [each for each in wanted if set(_letters(each)) & self._unspelled]
+        if lacking:
+            raise TokenError(
+                f"Character {lacking[0]!r} (U+{ord(lacking[0]):04X}) at position {wanted.index(lacking[0])} has bytes that no "
+                f"token of this vocabulary of {len(self._pieces)} spells. Replace or remove it."
+            )
 
     @cached_property
     def _content(self) -> Mapping[str, Any]:
@@ -178,7 +214,8 @@ def read_tokenizer(text: str, size: int, where: str) -> JsonTokenizer:
     try:
         content = json.loads(text)
         tokens = [*_vocabulary(content).values(), *(e["id"] for e in content.get("added_tokens") or ())]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        around_of(content.get("post_processor"))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise LoadError(f"Cannot load {where}: it is no tokenizer.json: {error!r:.120}") from error
     if not all(type(token) is int and token >= 0 for token in tokens):
         raise LoadError(f"Cannot load {where}: its token ids must be whole numbers.")
@@ -218,6 +255,43 @@ def _from_bytes(piece: str) -> str:
     return bytes(_BYTES[character] for character in piece).decode("utf-8", "backslashreplace")
 
 
+def _letters(text: str) -> str:
+    """The letters that stand for the bytes of a text."""
+    return "".join(_LETTERS[byte] for byte in text.encode("utf-8", "surrogatepass"))
+
+
+def around_of(processor: object) -> tuple[list[int], list[int]]:
+    """The ids that the post-processor of a tokenizer.json puts before and behind a text.
+
+    >>> template = [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]
+    >>> special = {"<s>": {"id": "<s>", "ids": [1]}}
+    >>> around_of({"type": "TemplateProcessing", "single": template, "special_tokens": special})
+    ([1], [])
+    """
+    if not isinstance(processor, Mapping):
+        return [], []
+    kind = processor.get("type")
+    if kind == "Sequence":
+        parts = [around_of(part) for part in processor.get("processors") or ()]
+        return [i for before, _ in reversed(parts) for i in before], [
+            i for _, behind in parts for i in behind
+        ]
+    if kind in ("BertProcessing", "RobertaProcessing"):
+        return [processor["cls"][1]], [processor["sep"][1]]
+    if kind != "TemplateProcessing":
+        return [], []
+    at = next((i for i, piece in enumerate(processor["single"]) if "Sequence" in piece), 0)
+    before, behind = (
+        [
+            token
+            for piece in pieces
+            for token in processor["special_tokens"][piece["SpecialToken"]["id"]]["ids"]
+        ]
+        for pieces in (processor["single"][:at], processor["single"][at + 1 :])
+    )
+    return before, behind
+
+
 def byte_letters() -> dict[str, int]:
     """The letters that stand for the 256 bytes in byte-level vocabularies. Radford et al. 2019, its code.
 
@@ -230,3 +304,4 @@ def byte_letters() -> dict[str, int]:
 
 
 _BYTES = byte_letters()
+_LETTERS = {byte: letter for letter, byte in _BYTES.items()}

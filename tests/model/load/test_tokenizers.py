@@ -17,7 +17,7 @@ import pathexp as px
 from pathexp.errors import LoadError, LoadWarning, TokenError
 from pathexp.model.load.coders import coder_from_dict
 from pathexp.model.load.scored_tokenizer import ScoredTokenizer
-from pathexp.model.load.tokenizer_json import JsonTokenizer, byte_letters, open_tokenizer
+from pathexp.model.load.tokenizer_json import JsonTokenizer, around_of, byte_letters, open_tokenizer
 from tests.model.load.checkpoints import LLAMA, folder, llama_arrays
 
 # Byte-level pairs, as GPT-2 has them ------------------------------------------------------------------------
@@ -197,6 +197,74 @@ def test_what_the_package_cannot_read_is_an_error_of_ours() -> None:
     coder = JsonTokenizer('{"model": {"type": "Mine", "vocab": {"a": 0}}}', 1)
     with pytest.raises(TokenError, match="cannot read"):
         coder.encode("a")
+
+
+def test_word_level_vocabularies_without_an_unknown_token(tmp_path: Path) -> None:
+    """T-05: what is not in them is a TokenError, never a bare Exception of the package."""
+    pytest.importorskip("tokenizers")
+    split = {"type": "WhitespaceSplit"}
+    vocab = {"<s>": 0, "1": 1, "2": 2, "+": 3, "=": 4}
+    coder = JsonTokenizer(
+        json.dumps(
+            {
+                "version": "1.0",
+                "pre_tokenizer": split,
+                "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"},
+            }
+        ),
+        5,
+    )
+    assert coder.encode("1 + 2") == [1, 3, 2]
+    assert coder.decode([1, 3, 2]) == "1 + 2"
+    with pytest.raises(TokenError, match=r"'1 \+ 7' has characters that are not in this vocabulary of 5"):
+        coder.encode("1 + 7")
+    with pytest.raises(TokenError, match="'7' has characters that are not in this vocabulary"):
+        coder.token_id("7")
+
+
+def test_digits_between_begin_and_end_tokens_come_back() -> None:
+    """T-06: the template is read; no letter is probed with, which such a vocabulary does not have."""
+    pytest.importorskip("tokenizers")
+    vocab = {"<s>": 0, "</s>": 1, "1": 2, "2": 3, "+": 4, "=": 5}
+    around = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                   {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {name: {"id": name, "ids": [vocab[name]], "tokens": [name]} for name in ("<s>", "</s>")},
+    }  # fmt: skip
+    model = {"type": "BPE", "vocab": vocab, "merges": []}
+    content = {"version": "1.0", "post_processor": around, "decoder": {"type": "Fuse"}, "model": model}
+    coder = JsonTokenizer(json.dumps(content), 6)
+    ids = coder.encode("1+2=")
+    assert ids == [0, 2, 4, 3, 5, 1]
+    assert coder.decode(ids) == "1+2="
+    assert coder.encode(coder.decode(ids)) == ids
+
+
+@pytest.mark.parametrize(
+    ("processor", "around"),
+    [
+        (None, ([], [])),
+        ({"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}, ([], [])),
+        ({"type": "BertProcessing", "sep": ["[SEP]", 1], "cls": ["[CLS]", 0]}, ([0], [1])),
+        ({"type": "RobertaProcessing", "sep": ["[SEP]", 1], "cls": ["[CLS]", 0], "trim_offsets": True, "add_prefix_space": False}, ([0], [1])),
+        ({"type": "Sequence", "processors": [{"type": "BertProcessing", "sep": ["[SEP]", 1], "cls": ["[CLS]", 0]}]}, ([0], [1])),
+    ],
+)  # fmt: skip
+def test_what_belongs_around_a_text_is_read_from_every_kind_of_file(processor: Any, around: Any) -> None:
+    """Compared with the package, which is asked for the ids of one letter."""
+    pytest.importorskip("tokenizers")
+    vocab = {"[CLS]": 0, "[SEP]": 1, "a": 2}
+    content = {
+        "version": "1.0",
+        "post_processor": processor,
+        "model": {"type": "BPE", "vocab": vocab, "merges": []},
+    }
+    coder = JsonTokenizer(json.dumps(content), 3)
+    assert around_of(processor) == around
+    assert coder.encode("a") == [*around[0], 2, *around[1]]
+    assert coder.decode(coder.encode("a")) == "a"
 
 
 # Scored pieces ---------------------------------------------------------------------------------------------------
