@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import pathexp as px
 from pathexp.cli import main
 from pathexp.cli.table import TABLE
+from pathexp.graph import MEASURES
 
 TEXT, OTHER = "Macbeth shall sleep no more. Macbeth shall", "Macbeth doth sleep no more. Macbeth shall"
 OF_CONTRASTS = [name for name, row in TABLE.items() if row.contrasts]
@@ -161,3 +163,43 @@ def test_words_after_options_are_texts_too(capsys):
     with pytest.raises(SystemExit):
         main(["contrast", "attn-2l", "--nodes", "1", TEXT, "--nods", "1"])
     assert "unrecognized arguments" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("command", ["contrast", "attribution", "tree", "flow"])
+def test_a_prediction_is_compared_as_what_is_asked(capsys, command, measure):
+    others = [OTHER] if command == "contrast" else ["--contrast", OTHER]
+    assert main([command, "attn-2l", TEXT, *others, "--measure", measure, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    here, there = (px.load("attn-2l").run(text) for text in (TEXT, OTHER))
+    token = px.load("attn-2l").encode(" sleep")[0]
+    logs = [run.log_probs[-1, token] for run in (here, there)]
+    wanted = {
+        "logit": here.logits[-1, token] - there.logits[-1, token],
+        "log-probability": logs[0] - logs[1],
+        "probability": np.exp(logs[0]) - np.exp(logs[1]),
+    }
+    said = json.dumps(data)
+    found = [data[name] for name in ("target_value", "value") if data.get(name) is not None]
+    assert found and abs(found[0] - wanted[measure]) < 1e-10
+    assert f"{measure} of ' sleep'" in said and all(check["ok"] for check in data["checks"])
+
+
+@pytest.mark.parametrize("given", [
+    ["tree", "attn-2l", TEXT, "--measure", "probability"],
+    ["attribution", "attn-2l", TEXT, "--contrast", OTHER, "--measure", "probability", "--versus", " the"],
+    ["contrast", "attn-2l", TEXT, OTHER, "--measure", "log-probability", "--versus", " the"],
+])  # fmt: skip
+def test_what_is_no_probability_of_one_token_is_refused(capsys, given):
+    assert main(given) == 2
+    assert "measure" in capsys.readouterr().err
+
+
+def test_measures_of_other_targets_are_refused():
+    here, there = (px.load("attn-2l").run(text) for text in (TEXT, OTHER))
+    graph = px.contrast(here, there)
+    for target in (2.0 * here.logit(" sleep").direction, np.zeros(1024)):
+        with pytest.raises(px.PathexpError, match="the logit of one token"):
+            graph.measured(here.direction(target), "probability")
+    with pytest.raises(px.PathexpError, match="measure"):
+        graph.measured(here.logit(" sleep"), "loss")

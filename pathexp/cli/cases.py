@@ -26,7 +26,7 @@ RESUME = Option(
     "resume", "keep what each case gives in this .jsonl, and go on from it if it is there", metavar="FILE"
 )
 WORKERS = Option("workers", "how many processes work on the cases (1)", whole(1), metavar="N")
-ONE_RUN = ("text", "tokens", "target", "versus", "position", "contrast", "graph", "seconds")
+ONE_RUN = ("text", "tokens", "target", "versus", "position", "contrast", "measure", "graph", "seconds")
 """Options of one run, which have no meaning for many."""
 
 

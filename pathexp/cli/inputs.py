@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..budget import bytes_of, memory_budget
 from ..errors import LoadError, PathexpError
-from ..graph import Contrast, contrast
+from ..graph import MEASURES, Contrast, contrast
 from ..model import Model, Target, Trace, load, models
 from .command import Command, Option, integer, token
 
@@ -57,6 +57,10 @@ CONTRAST = Option(
     metavar="OTHER",
 )
 
+MEASURE = Option(
+    "measure", "of a contrast: the token's logit, its log-probability or its probability", choices=MEASURES
+)
+
 
 def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
     """Declare the model, the text and the target, as far as the command takes them."""
@@ -71,7 +75,7 @@ def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
         parser.add_argument("--tokens", help="token ids instead of text, such as 3,14,15")
     if command.takes == "target":
         group = parser.add_argument_group("what to explain")
-        for option in (*TARGET, *((CONTRAST,) if command.contrasts else ())):
+        for option in (*TARGET, *((CONTRAST, MEASURE) if command.contrasts else ())):
             option.declare(group)
     group = parser.add_argument_group("options for ambiguous checkpoints")
     for option in LOADING:
@@ -118,10 +122,19 @@ def contrast_of(trace: Trace, options: argparse.Namespace) -> Contrast | None:
     """Return the contrast of a run with the one of --contrast, if it is given: a text, or token ids beside --tokens."""
     other = getattr(options, CONTRAST.name, None)
     if other is None:
+        if getattr(options, MEASURE.name, None) is not None and hasattr(options, CONTRAST.name):
+            raise PathexpError(
+                "--measure compares two runs: give --contrast OTHER; probabilities are no sum over the paths of one run"
+            )
         return None
     return contrast(
         trace, trace.model.run(other if options.tokens is None else tokens_of(other, "--contrast"))
     )
+
+
+def measured(graph: Contrast, target: Target, options: argparse.Namespace) -> Target:
+    """Return the target as what --measure names."""
+    return graph.measured(target, options.measure or MEASURES[0])
 
 
 def tokens_of(words: str, name: str = "--tokens") -> list[int]:

@@ -26,6 +26,7 @@ from ..expansion.scores.term import KINDS
 from ..expansion.summary import summary
 from ..graph import SPLITS
 from .command import QUERY, SEED, Command, Option, fraction, ids, integer, positive, whole, words
+from .inputs import MEASURE
 
 MLP = Option(
     "mlp", "whether paths pass through MLPs, start at them, or pass through single neurons", choices=("gate", "source", "neurons")
@@ -82,7 +83,7 @@ COMMANDS = (
             Option("against", "run the text (or the other text) on this model of the same shape", metavar="OTHER_MODEL",
                    loads=True),
             Option("split", "how products are divided between the runs (midpoint)", choices=tuple(SPLITS)),
-            BESIDE, NODES,
+            MEASURE, BESIDE, NODES,
         ),
     ),
     Command(

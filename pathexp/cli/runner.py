@@ -21,7 +21,7 @@ from ..graph import check_graph_file, save_graph
 from ..model import Model
 from .cases import averaged, check_cases, declare_cases, of_cases
 from .command import FROM_START, LENGTH, SAMPLE, UNKNOWN, WINDOWS, Command, Option, seconds, whole
-from .inputs import contrast_of, declare_inputs, model_of, set_memory, target_of, trace_of
+from .inputs import contrast_of, declare_inputs, measured, model_of, set_memory, target_of, trace_of
 
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
 """Exit codes: done and proven; done, but a check failed; the input was refused; something was cut short."""
@@ -159,7 +159,7 @@ def _subjects(command: Command, options: argparse.Namespace) -> Iterator[tuple[s
         if (graph := contrast_of(trace, options)) is not None:
             other = graph.runs[1]
             said = f"{text_line(other)}\n{prediction_line(other, target.position)}"
-            yield f"against\n{indent(said, '  ')}", [graph, target]
+            yield f"against\n{indent(said, '  ')}", [graph, measured(graph, target, options)]
 
 
 def keywords(command: Command, options: argparse.Namespace, subjects: Sequence[Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from .alphabet import NO_PORTS, asked_for_port, has_ports
 from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
 from .cache import WeakCache
-from .contrast import SPLITS, Contrast, Place, contrast, contrast_to, places, score_sides
+from .contrast import MEASURES, SPLITS, Contrast, Place, contrast, contrast_to, places, score_sides
 from .ending import graph_to
 from .ends import CapMode
 from .files import check_graph_file, save_graph
@@ -37,6 +37,7 @@ from .walk import Walk
 
 __all__ = [
     "IDENTITY",
+    "MEASURES",
     "NO_PORTS",
     "SPLITS",
     "Action",

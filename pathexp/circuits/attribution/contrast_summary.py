@@ -103,6 +103,7 @@ def contrast_summary(
     *,
     other: str | Sequence[int] | None = None,
     against: Model | str | Path | None = None,
+    measure: str = "logit",
     split: str = "midpoint",
     beside: str | Sequence[str] = (),
     k: int = 10,
@@ -117,6 +118,7 @@ def contrast_summary(
     other: the text to compare with, of as many tokens, or its token ids. Without it the text of the run itself, on
         another model; on one model the text of the default example.
     against: the model that the other run is made on, or its name or file; the run's own if not given.
+    measure: the target, a token's logit, as it is ("logit"), as its "log-probability" or its "probability".
     split: how the mixed part of products is divided: see `px.contrast`.
     beside: other methods for the `k` largest heads, "gradient", "path patching", "live": see `px.attribution`. They patch
         one run into the other, so both are unedited runs of one model.
@@ -134,7 +136,7 @@ def contrast_summary(
     expect("contrast_summary", k=(k, whole(1)), nodes=(nodes, whole(1)))
     graph = contrast(trace, other_run(trace, other, against), split=split)
     return ContrastSummary(
-        terms=expand(graph), target=target, beside=check_methods(beside, "head"), k=k, nodes=nodes, seconds=seconds,
+        terms=expand(graph), target=graph.measured(target, measure), beside=check_methods(beside, "head"), k=k, nodes=nodes, seconds=seconds,
         progress=progress,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from .contrast import SPLITS, contrast
 from .ending import contrast_to, score_sides
-from .graph import Contrast
+from .graph import MEASURES, Contrast
 from .points import Place, places
 
-__all__ = ["SPLITS", "Contrast", "Place", "contrast", "contrast_to", "places", "score_sides"]
+__all__ = ["MEASURES", "SPLITS", "Contrast", "Place", "contrast", "contrast_to", "places", "score_sides"]

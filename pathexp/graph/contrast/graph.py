@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...errors import GraphError
+from ...arguments import check, one_of
+from ...errors import GraphError, TargetError
 from ...model import Target, Trace
 from ...model.points import check_seen, values_at
 from ..graph import ResidualGraph
@@ -14,6 +15,8 @@ from ..operators import Array
 from .secants import logarithmic_mean
 
 DIFFERENCE = ", difference"
+MEASURES = ("logit", "log-probability", "probability")
+"""As what the prediction of a token is compared between two runs."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,6 +58,22 @@ class Contrast(ResidualGraph):
         direction = float(means @ one.direction) * (one.direction - shares)
         label = one.label.replace("logit", "probability", 1)
         return Target(one.position, read_only(direction), "logits", label, change)
+
+    def measured(self, target: Target, measure: str) -> Target:
+        """Return the logit of a token as it is ("logit"), as its log-probability or as its probability.
+
+        Raises TargetError for another measure, or a target that is no logit of one token.
+        """
+        check("measure", measure, one_of(*MEASURES), TargetError)
+        if measure == "logit":
+            return target
+        tokens = np.flatnonzero(target.direction)
+        if target.at != "logits" or len(tokens) != 1 or target.direction[tokens[0]] != 1.0:
+            raise TargetError(
+                f"measure={measure!r} is asked of the logit of one token; found the target {target.label!r}"
+            )
+        made = self.log_prob if measure == "log-probability" else self.probability
+        return made(int(tokens[0]), target.position)
 
     def difference(self, target: Target) -> Target:
         """Return a target of either run as what it differs by, here minus there, read off the runs themselves.
