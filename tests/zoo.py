@@ -75,6 +75,15 @@ FAMILIES: Mapping[str, Maker] = {
         _block, norm="layernorm", norm_placement="post", embed_norm=True, causal=False, tied=True,
         transform=True, final_norm=True, seed=51,
     ),
+    "bert-pooler": partial(
+        _block, norm="layernorm", norm_placement="post", embed_norm=True, causal=False, transform=True,
+        transform_activation="tanh", final_norm=False, seed=59,
+    ),
+    "modernbert": partial(
+        _block, d_head=4, norm="layernorm", embed_norm=True, first_norm=False, causal=False, gated=True, tied=True,
+        positions="rotary", rotaries=(Rotary(base=500.0), Rotary(base=20.0)), windows=(None, 3), transform=True,
+        transform_norm=True, seed=60,
+    ),
     "neox": partial(
         _block, d_head=6, positions="rotary", rotary=Rotary(dims=2), norm="layernorm", parallel="separate", seed=34
     ),

@@ -209,7 +209,7 @@ class _Layout:
 
     def read_bias(self, layer: int, branch: str) -> Iterator[Source]:
         """A LayerNorm's bias is read by every component behind that norm, after the scale."""
-        norm = self.law.read_norm(branch)
+        norm = self.law.read_norm(layer, branch)
         if norm != branch or not self.make.has(f"b_{norm}"):
             return
         name = f"b_{norm}_L{layer}"

@@ -63,7 +63,12 @@ class Ends:
         return chain(cap, self.make.multiplier("M_U", self.config.logit_multiplier, "d_out"))
 
     def unembedding(self) -> Operator:
-        return chain(self.past_norm(), self.make.transform() if self.config.transform else ())
+        return chain(self.past_norm(), self.transformed())
+
+    def transformed(self) -> Operator:
+        """From the final stream through the transform, with the norm that it reads through; nothing where there is none."""
+        read = (self.make.norm("before_transform"),) if self.config.transform_norm else ()
+        return chain(self.make.transform(), read) if self.config.transform else ()
 
     def past_norm(self) -> Operator:
         """From what the final norm reads to the logits."""
@@ -73,7 +78,7 @@ class Ends:
     def normed(self) -> Operator:
         """From the final stream to what W_U reads: the transform and the final norm, where there are any."""
         reads = (self.make.norm("final"),) if self.config.final_norm else ()
-        return chain(reads, self.make.transform() if self.config.transform else ())
+        return chain(reads, self.transformed())
 
     def constants(self, sink: str = "U") -> Iterator[Source]:
         """The biases of transform, final norm and unembedding: all are read by the sink alone."""
@@ -81,10 +86,7 @@ class Ends:
             yield from self._constants_before_unembedding(sink)
             return
         make, ones = self.make, self.make.ones
-        if self.config.transform and make.has("b_transform"):
-            bias = make.constant("b_transform", "d_model", "model", lambda w: w.b_transform)
-            operator = chain(self.past_norm(), make.transform()[:1], (Step((ones(),), (bias,)),))
-            yield Source("b_transform", "bias", One(), depth=None, into={"U": operator})
+        yield from self._constants_of_transform(self.past_norm(), "U")
         if self.config.final_norm and make.has("b_final"):
             bias = make.constant("b_final", "d_model", "model", lambda w: w.b_final)
             operator = chain(self.to_logits(), (Step((ones(),), (make.w_u(), bias)),))
@@ -98,13 +100,22 @@ class Ends:
         """The biases of transform and final norm as they stand in what W_U reads."""
         make, ones = self.make, self.make.ones
         norm: Operator = (make.norm("final"),) if self.config.final_norm else ()
-        if self.config.transform and make.has("b_transform"):
-            bias = make.constant("b_transform", "d_model", "model", lambda w: w.b_transform)
-            operator = chain(norm, make.transform()[:1], (Step((ones(),), (bias,)),))
-            yield Source("b_transform", "bias", One(), depth=None, into={sink: operator})
+        yield from self._constants_of_transform(norm, sink)
         if self.config.final_norm and make.has("b_final"):
             bias = make.constant("b_final", "d_model", "model", lambda w: w.b_final)
             yield Source("b_final", "norm bias", One(), depth=None, into={sink: (Step((ones(),), (bias,)),)})
+
+    def _constants_of_transform(self, past: Operator, sink: str) -> Iterator[Source]:
+        """The bias of the norm before the transform and the transform's own; `past` is what follows them."""
+        make = self.make
+        if self.config.transform_norm and make.has("b_before_transform"):
+            bias = make.constant("b_before_transform", "d_model", "model", lambda w: w.b_before_transform)
+            operator = chain(past, make.transform(), (Step((make.ones(),), (bias,)),))
+            yield Source("b_before_transform", "norm bias", One(), depth=None, into={sink: operator})
+        if self.config.transform and make.has("b_transform"):
+            bias = make.constant("b_transform", "d_model", "model", lambda w: w.b_transform)
+            operator = chain(past, make.transform()[:1], (Step((make.ones(),), (bias,)),))
+            yield Source("b_transform", "bias", One(), depth=None, into={sink: operator})
 
 
 def cap_ratios(run: Trace) -> Array:

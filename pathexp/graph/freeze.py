@@ -145,7 +145,7 @@ def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
         yield _mlp_sentence(config, freezing, n, dense)
     yield from _expert_sentences(trace, freezing)
     if config.transform:
-        yield f"gates of the transform before U, {config.activation}(z)/z: {config.d_model} × {n} positions"
+        yield f"gates of the transform before U, {config.transform_activation}(z)/z: {config.d_model} × {n} positions"
     if config.logit_cap is not None:
         yield _cap_sentence(config.logit_cap, freezing)
 

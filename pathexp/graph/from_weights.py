@@ -55,11 +55,19 @@ def _ends(model: Model) -> Ends:
 
 def has_token_space(config: Config) -> bool:
     """Whether tables between tokens can be read off the weights: not where norms stand on the stream."""
-    return config.norm_placement != "post" or not (config.n_layers or config.transform)
+    return not config.transform and (config.norm_placement != "post" or not config.n_layers)
 
 
 def require_token_space(config: Config) -> None:
-    """Raise PathexpError for a model whose norms stand on the stream, where no table is read off the weights."""
+    """Raise PathexpError for a model whose norms stand on the stream, where no table is read off the weights.
+
+    Or whose unembedding stands behind an activation.
+    """
+    if config.transform:
+        raise PathexpError(
+            "token tables cannot be read off the weights of a model with a layer before its unembedding "
+            "(transform=True): its activation stands between. Expand a run instead: px.expand(trace)['E L0H0 U']"
+        )
     if not has_token_space(config):
         raise PathexpError(
             "token tables cannot be read off the weights of a post-norm model: the norms on its stream stand "

@@ -21,14 +21,14 @@ class BlockLaw:
     norm: Callable[[str, int], Operator]
     multiplied: Operator = ()
 
-    def read_norm(self, branch: str) -> str | None:
-        """Return which norm a branch reads through: where one is shared, that of attention."""
+    def read_norm(self, layer: int, branch: str) -> str | None:
+        """Return which norm a branch of a layer reads through, if any: where one is shared, that of attention."""
         name = "attn" if self.config.parallel == "shared" else branch
-        return name if name in self.config.block_norms else None
+        return name if name in self.config.norms_of(layer) else None
 
     def read(self, layer: int, branch: str) -> Operator:
         """Return what a branch reads the stream through."""
-        name = self.read_norm(branch)
+        name = self.read_norm(layer, branch)
         return () if name is None else self.norm(name, layer)
 
     def written(self, layer: int, branch: str) -> Operator:

@@ -61,10 +61,20 @@ def silu_gate(z: Array) -> Array:
     return gate
 
 
+def tanh_gate(z: Array) -> Array:
+    """tanh(z) / z, 1 at zero.
+
+    >>> tanh_gate(np.array([0.0, 20.0])).round(6).tolist()
+    [1.0, 0.05]
+    """
+    return np.divide(np.tanh(z), z, out=np.ones_like(z), where=z != 0)
+
+
 GATES: Mapping[str, Callable[[Array], Array]] = {
     "relu": relu_gate,
     "relu2": relu2_gate,
     "gelu": gelu_gate,
     "gelu_tanh": gelu_tanh_gate,
     "silu": silu_gate,
+    "tanh": tanh_gate,
 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from ..arguments import SWITCH, check, check_names, finite, one_of, whole
 from ..errors import ConfigError
 from .activations import GATES
+from .per_layer import head_slopes, read_rotary, rotaries, rotary_dict, windows, with_dims
 from .positions import slopes
 from .rotary import Rotary
 from .routing import Experts
@@ -20,11 +21,21 @@ CHOICES: Mapping[str, tuple[str | None, ...]] = {
     "norm_placement": ("pre", "post", "sandwich", "branch"),
     "qk_norm": (None, "head", "projection", "layernorm"),
     "activation": tuple(GATES),
+    "transform_activation": (None, *GATES),
     "parallel": (None, "shared", "separate"),
 }
 _LEAST = {"n_layers": 0, "n_heads": 1, "n_kv_heads": 1, "d_model": 1, "d_head": 1, "d_vocab": 1, "n_ctx": 1}
 _LEAST |= {"d_mlp": 0, "d_out": 1}
-_SWITCHES = ("final_norm", "embed_norm", "causal", "gated", "tied", "transform")
+_SWITCHES = (
+    "final_norm",
+    "embed_norm",
+    "causal",
+    "gated",
+    "tied",
+    "transform",
+    "transform_norm",
+    "first_norm",
+)
 _CAPS = ("attention_cap", "logit_cap")
 _MULTIPLIERS = ("embedding_multiplier", "residual_multiplier", "logit_multiplier")
 
@@ -41,7 +52,8 @@ class Config:
     Norms: ``norm`` is None, "layernorm" or "rmsnorm". ``norm_placement`` "pre": each branch reads through a
     norm; "post": the sum of stream and branch is normed (the original block); "sandwich": branches read
     through a norm and write through one; "branch": they only write through one. ``embed_norm``: after the
-    embedding; ``final_norm``: before the unembedding. ``qk_norm``: RMS norm of queries and keys, over each
+    embedding; ``final_norm``: before the unembedding; without ``first_norm`` the attention of the first layer reads the
+    stream bare. ``qk_norm``: RMS norm of queries and keys, over each
     "head" or over the whole "projection", or a "layernorm" of each head, before they are turned.
 
     Attention: scores are cap(attention_scale · q·k), then slopes; ``causal`` or both ways; ``windows`` (one
@@ -51,8 +63,9 @@ class Config:
     ``parallel``: attention and MLP read the same stream, through one "shared" norm or "separate" ones.
     ``experts``: in some layers, or all, a mixture of experts in the place of the MLP; see `Experts`.
 
-    ``transform``: in a post-norm model, one dense layer with the activation stands before ``final_norm`` and
-    the unembedding (the masked-token head of Devlin et al. 2019, "BERT").
+    ``transform``: one dense layer stands before ``final_norm`` and the unembedding, with ``transform_activation``
+    (None: ``activation``): the masked-token head of Devlin et al. 2019, "BERT", or a pooler. With ``transform_norm``
+    it reads the stream through a norm of its own, "before_transform"; else in a post-norm model alone.
 
     Multipliers: of the token embedding, of what each branch adds, of the logits; then
     ``logit_cap``, cap · tanh(logits / cap). ``tied``: W_U is W_Eᵀ.
@@ -83,6 +96,7 @@ class Config:
     norm: str | None = None
     norm_placement: str = "pre"
     embed_norm: bool = False
+    first_norm: bool = True
     final_norm: bool = None  # type: ignore[assignment]  # None: if there is a norm, and placed other than "post"
     norm_eps: float = 1e-5
     qk_norm: str | None = None
@@ -95,6 +109,8 @@ class Config:
     parallel: str | None = None
     experts: Experts | None = None
     transform: bool = False
+    transform_norm: bool = False
+    transform_activation: str | None = None  # None: activation, where there is a transform
     embedding_multiplier: float = 1.0
     residual_multiplier: float = 1.0
     logit_multiplier: float = 1.0
@@ -107,10 +123,11 @@ class Config:
         self._set("experts", _experts(self))
         for problem in _misfits(self):
             raise ConfigError(problem)
-        self._set("windows", _windows(self.windows, self.n_layers))
-        self._set("rotaries", _rotaries(self))
-        self._set("rotary", _rotary(self))
-        self._set("head_slopes", _head_slopes(self))
+        self._set("windows", windows(self.windows, self.n_layers))
+        self._set("rotaries", rotaries(self.rotaries, self.n_layers, self.d_head))
+        if self.positions == "rotary" and self.rotaries is None:
+            self._set("rotary", with_dims(Rotary() if self.rotary is None else self.rotary, self.d_head))
+        self._set("head_slopes", head_slopes(self.head_slopes, self.n_heads))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -122,6 +139,8 @@ class Config:
             self._set("d_out", self.d_vocab)
         if self.final_norm is None:
             self._set("final_norm", self.norm is not None and self.norm_placement != "post")
+        if self.transform is True and self.transform_activation is None:
+            self._set("transform_activation", self.activation)
 
     def _check_each(self) -> None:
         for name, least in _LEAST.items():
@@ -213,6 +232,16 @@ class Config:
         mlp = ("mlp",) * (before and self.parallel != "shared") + ("mlp_post",) * after
         return attention + mlp if self.has_mlps else attention
 
+    def norms_of(self, layer: int) -> tuple[str, ...]:
+        """The norms of one block, those of `block_norms` that this layer has.
+
+        >>> sizes = dict(n_layers=2, n_heads=2, d_model=8, d_head=4, d_vocab=5, n_ctx=4, d_mlp=16)
+        >>> [Config(**sizes, norm="rmsnorm", first_norm=False).norms_of(layer) for layer in (0, 1)]
+        [('mlp',), ('attn', 'mlp')]
+        """
+        without = () if self.first_norm or layer else ("attn",)
+        return tuple(name for name in self.block_norms if name not in without)
+
     def to_dict(self) -> dict[str, Any]:
         """The configuration as plain values for JSON.
 
@@ -220,9 +249,9 @@ class Config:
         >>> Config.from_dict(config.to_dict()) == config
         True
         """
-        of_layers = None if self.rotaries is None else [_rotary_dict(rotary) for rotary in self.rotaries]
+        of_layers = None if self.rotaries is None else [rotary_dict(rotary) for rotary in self.rotaries]
         experts = None if self.experts is None else self.experts.to_dict()
-        return asdict(self) | {"rotary": _rotary_dict(self.rotary), "rotaries": of_layers, "experts": experts}
+        return asdict(self) | {"rotary": rotary_dict(self.rotary), "rotaries": of_layers, "experts": experts}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -234,9 +263,9 @@ class Config:
         check_names("Config", values, (field.name for field in fields(cls)), required)
         of_layers = values.get("rotaries")
         if isinstance(of_layers, list | tuple):
-            of_layers = tuple(_read_rotary(rotary) for rotary in of_layers)
+            of_layers = tuple(read_rotary(rotary) for rotary in of_layers)
         experts = values.get("experts")
-        read = {"rotary": _read_rotary(values.get("rotary")), "rotaries": of_layers}
+        read = {"rotary": read_rotary(values.get("rotary")), "rotaries": of_layers}
         read["experts"] = Experts.from_dict(experts) if isinstance(experts, Mapping) else experts
         return cls(**dict(values) | read)
 
@@ -262,8 +291,17 @@ def _misfits(c: Config) -> list[str]:
         f"parallel={c.parallel!r} is known with norm_placement='pre' only, found {c.norm_placement!r}.": (
             c.parallel and c.norm_placement != "pre"
         ),
-        f"transform=True is known with norm_placement='post' only, found {c.norm_placement!r}.": (
-            c.transform and c.norm_placement != "post"
+        f"transform=True needs norm_placement='post' or transform_norm=True, found {c.norm_placement!r}.": (
+            c.transform and c.norm_placement != "post" and not c.transform_norm
+        ),
+        "transform_norm=True needs a norm and transform=True.": (
+            c.transform_norm and not (c.transform and c.norm)
+        ),
+        f"transform_activation={c.transform_activation!r} needs transform=True.": (
+            c.transform_activation is not None and not c.transform
+        ),
+        "first_norm=False is known with norm_placement='pre' and branches one after the other.": (
+            not c.first_norm and (c.norm is None or c.norm_placement != "pre" or c.parallel is not None)
         ),
         f"rotary={c.rotary!r} needs positions='rotary', found {c.positions!r}.": (
             c.rotary is not None and c.positions != "rotary"
@@ -296,70 +334,3 @@ def _experts(c: Config) -> Experts | None:
             f"of {c.n_layers}."
         )
     return found
-
-
-def _windows(given: object, n_layers: int) -> tuple[int | None, ...] | None:
-    """One window a layer, from one for all or one for each."""
-    if given is None:
-        return None
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        return (int(check("windows", given, whole(1), ConfigError)),) * n_layers
-    if len(given) != n_layers:
-        raise ConfigError(
-            f"windows must give one window per layer: found {len(given)} for {n_layers} layers: {given!r}."
-        )
-    return tuple(
-        None if width is None else int(check(f"windows[{layer}]", width, whole(1), ConfigError))
-        for layer, width in enumerate(given)
-    )
-
-
-def _rotary(c: Config) -> Rotary | None:
-    if c.positions != "rotary" or c.rotaries is not None:
-        return None
-    return _filled(c, Rotary() if c.rotary is None else c.rotary)
-
-
-def _rotaries(c: Config) -> tuple[Rotary | None, ...] | None:
-    """One a layer, None where queries and keys are not turned."""
-    given = c.rotaries
-    if given is None:
-        return None
-    if not isinstance(given, list | tuple) or len(given) != c.n_layers:
-        raise ConfigError(
-            f"rotaries must give a Rotary or None for each of the {c.n_layers} layers, found {given!r:.200}."
-        )
-    return tuple(None if rotary is None else _filled(c, rotary) for rotary in given)
-
-
-def _rotary_dict(rotary: Rotary | None) -> dict[str, Any] | None:
-    return None if rotary is None else rotary.to_dict()
-
-
-def _read_rotary(value: Any) -> Any:
-    return Rotary.from_dict(value) if isinstance(value, Mapping) else value
-
-
-def _filled(c: Config, rotary: object) -> Rotary:
-    """With the dims that turn."""
-    if not isinstance(rotary, Rotary):
-        raise ConfigError(f"rotary must be a Rotary or None, found {rotary!r}.")
-    filled = rotary if rotary.dims is not None else replace(rotary, dims=c.d_head)
-    if filled.dims > c.d_head:
-        raise ConfigError(f"rotary dims must be at most d_head: found dims={filled.dims}, d_head={c.d_head}.")
-    return filled
-
-
-def _head_slopes(c: Config) -> tuple[float, ...] | None:
-    """One slope a head, all finite and above zero."""
-    given = c.head_slopes
-    if given is None:
-        return None
-    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != c.n_heads:
-        raise ConfigError(
-            f"head_slopes must give one slope for each of the {c.n_heads} heads, found {given!r}."
-        )
-    return tuple(
-        float(check(f"head_slopes[{head}]", slope, finite(above=0), ConfigError))
-        for head, slope in enumerate(given)
-    )

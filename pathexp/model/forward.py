@@ -182,7 +182,7 @@ class Run:
         return self.block_norm(self.keep(f"L{layer}.{branch}_sum", stream), layer, f"{branch}_post")
 
     def block_norm(self, x: Array, layer: int, name: str) -> Array:
-        return self.norm(x, name, layer) if name in self.config.block_norms else x
+        return self.norm(x, name, layer) if name in self.config.norms_of(layer) else x
 
     def norm(self, x: Array, name: str, layer: int | None = None) -> Array:
         """A norm by the name of its weights, g_… and b_…; its scales are kept under its site."""
@@ -196,7 +196,10 @@ class Run:
 
     def unembed(self, stream: Array) -> Array:
         stream = self.keep("final_in", stream)
+        if self.config.transform_norm:
+            stream = self.norm(stream, "before_transform")
         if self.config.transform:
+            stream = self.keep("transform_in", stream)
             stream = self.keep("transform_out", self.transform(stream))
         if self.config.final_norm:
             stream = self.norm(stream, "final")
@@ -207,7 +210,7 @@ class Run:
         """The dense layer with an activation that stands before the final norm and the unembedding."""
         assert self.w.W_transform is not None, "weights fit their configuration"
         pre = dense(stream, self.w.W_transform, self.w.b_transform)
-        self.transform_gates = GATES[self.config.activation](pre)
+        self.transform_gates = GATES[str(self.config.transform_activation)](pre)
         return self.transform_gates * pre
 
     def keep(self, point: str, stream: Array) -> Array:

@@ -102,7 +102,7 @@ def _expert_output(model: Model, label: str, layer: int, read: Array, without: C
 
 def read_through(model: Model, layer: int, name: str, stream: Array, *, bias: bool = True) -> Array:
     """What a branch reads of a stream: through its norm, if it has one."""
-    return norm(model, stream, name, layer, bias=bias) if name in model.config.block_norms else stream
+    return norm(model, stream, name, layer, bias=bias) if name in model.config.norms_of(layer) else stream
 
 
 def after_block(model: Model, layer: int, stream: Array, given: Mapping[str, Array]) -> Array:

@@ -45,7 +45,7 @@ class Trace:
     ``residuals`` by point, (n, d): "embed_in" (before the embedding's norm, if any), "embed"; per layer
     "L0.attn_in" (as read, after the norm), "L0.attn_result", "L0.attn_out" (as added: after the branch's norm
     and multiplier), "L0.attn_sum" (post-norm only: before the norm), "L0.mid" (between attention and MLP), the
-    same with "mlp", "L0.out"; "final_in", "transform_out" (if there is one), "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
+    same with "mlp", "L0.out"; "final_in", "transform_in" and "transform_out" (if there is one), "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
     by, (n): "embed", "L0.attn", "L0.attn_post", "L0.mlp", "L0.mlp_post", "final"; of queries and keys, "L0.q"
     (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, O) in nats, and ``logits_before_cap``, the same where there is no
     cap. ``edited`` names the points of the residuals that `rerun` put other numbers at, ``before_edits`` holds what

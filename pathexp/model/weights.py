@@ -32,7 +32,7 @@ class Weights:
     ``b_choice`` (L, E); ``W_in_experts``, ``W_gate_experts``, ``W_out_experts`` and biases, as those of MLPs, with E as
     the second axis; ``W_in_shared`` and so on of the expert that all share, ``W_shared_gate`` (L, d) and ``b_shared_gate`` (L). An array is zero in layers
     that have no such part. Norms: gains ``g_attn``, ``g_attn_post``, ``g_mlp``, ``g_mlp_post`` (L, d),
-    ``g_embed``, ``g_final`` (d), and for LayerNorm the biases ``b_…`` of the same names; of queries and keys,
+    ``g_embed``, ``g_before_transform``, ``g_final`` (d), and for LayerNorm the biases ``b_…`` of the same names; of queries and keys,
     ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection or for LayerNorms of heads,
     which have biases ``b_q`` and ``b_k`` of the same shapes.
 
@@ -94,6 +94,8 @@ class Weights:
     b_mlp: Array | None = None
     g_mlp_post: Array | None = None
     b_mlp_post: Array | None = None
+    g_before_transform: Array | None = None
+    b_before_transform: Array | None = None
     g_final: Array | None = None
     b_final: Array | None = None
     g_q: Array | None = None
@@ -233,6 +235,8 @@ def _norms(c: Config) -> Iterator[tuple[str, Shape]]:
         yield from _norm(c, "embed", (c.d_model,))
     for name in c.block_norms:
         yield from _norm(c, name, (c.n_layers, c.d_model))
+    if c.transform_norm:
+        yield from _norm(c, "before_transform", (c.d_model,))
     if c.final_norm:
         yield from _norm(c, "final", (c.d_model,))
     if c.qk_norm == "head":

@@ -38,7 +38,7 @@ def random_switches(seed: int) -> px.Model:
         causal=bool(pick(0, 1, 1)),
         windows=pick(None, 3),
         d_mlp=d_mlp,
-        activation=pick("relu", "relu2", "gelu", "gelu_tanh", "silu"),
+        activation=pick("relu", "relu2", "tanh", "gelu", "gelu_tanh", "silu"),
         gated=bool(d_mlp and pick(0, 1)),
         parallel=pick(None, "shared", "separate") if d_mlp and placement == "pre" and norm else None,
         attention_cap=pick(None, 2.0),

@@ -60,7 +60,7 @@ def branches(run):
 
 def test_what_a_branch_reads(run):
     for layer, branch in branches(run):
-        norm = Factors.of_run(run).law.read_norm(branch)
+        norm = Factors.of_run(run).law.read_norm(layer, branch)
         maps = reading(run.model, layer, branch)
         x = applied(maps, scaled(run, f"L{layer}.{norm}", before(run, layer, branch)))
         expected = run.residuals[f"L{layer}.{branch}_in"]

@@ -17,6 +17,7 @@ EXACT = {
     "relu2": lambda z: max(z, mpmath.mpf(0)) ** 2,
     "gelu": lambda z: z * mpmath.ncdf(z),
     "gelu_tanh": lambda z: z * (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (z + K * z**3))) / 2,
+    "tanh": mpmath.tanh,
     "silu": lambda z: z / (1 + mpmath.exp(-z)),
 }
 GATES = {
@@ -24,6 +25,7 @@ GATES = {
     "relu2": lambda z: max(z, mpmath.mpf(0)),
     "gelu": mpmath.ncdf,
     "gelu_tanh": lambda z: (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (z + K * z**3))) / 2,
+    "tanh": lambda z: mpmath.tanh(z) / z if z else mpmath.mpf(1),
     "silu": lambda z: 1 / (1 + mpmath.exp(-z)),
 }
 

@@ -45,7 +45,8 @@ def naive(model: Model, tokens: Sequence[int]) -> Naive:
             mlp = [_mlp(model, _before(model, layer, "mlp", x), layer) for x in stream]
             stream = [_after(model, layer, "mlp", x, y) for x, y in zip(stream, mlp, strict=True)]
     for x in stream:
-        last = _transform(model, x) if c.transform else x
+        last = _norm(model, x, w.g_before_transform, w.b_before_transform) if c.transform_norm else x
+        last = _transform(model, last) if c.transform else last
         last = _norm(model, last, w.g_final, w.b_final) if c.final_norm else last
         logits = [c.logit_multiplier * y for y in _dense(w.W_U, last, w.b_U)]
         found.logits.append([_cap(y, c.logit_cap) for y in logits])
@@ -69,6 +70,8 @@ def _sinusoid(place: int, i: int, d_model: int) -> float:
 
 def _before(model: Model, layer: int, name: str, x: Vector) -> Vector:
     if model.config.norm is None or model.config.norm_placement not in ("pre", "sandwich"):
+        return x
+    if layer == 0 and name == "attn" and not model.config.first_norm:
         return x
     return _layer_norm(model, layer, name, x)
 
@@ -267,7 +270,7 @@ def _expert(model: Model, x: Vector, kind: str, place: tuple[int, ...]) -> Vecto
 
 def _transform(model: Model, x: Vector) -> Vector:
     hidden = _dense(model.weights.W_transform, x, model.weights.b_transform)
-    return [ACTIVATIONS[model.config.activation](y) for y in hidden]
+    return [ACTIVATIONS[model.config.transform_activation](y) for y in hidden]
 
 
 ACTIVATIONS: dict[str, Callable[[float], float]] = {
@@ -275,5 +278,6 @@ ACTIVATIONS: dict[str, Callable[[float], float]] = {
     "relu2": lambda z: max(z, 0.0) ** 2,
     "gelu": lambda z: z * (1 + math.erf(z / math.sqrt(2))) / 2,
     "gelu_tanh": lambda z: z * (1 + math.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))) / 2,
+    "tanh": math.tanh,
     "silu": lambda z: z / (1 + math.exp(-z)),
 }

@@ -16,6 +16,7 @@ EXACT = {
     "gelu_tanh": lambda z: (
         (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (z + mpmath.mpf("0.044715") * z**3))) / 2
     ),
+    "tanh": lambda z: mpmath.tanh(z) / z if z else mpmath.mpf(1),
     "silu": lambda z: 1 / (1 + mpmath.exp(-z)),
 }
 
@@ -40,6 +41,7 @@ def test_small_gates_keep_their_relative_accuracy(name: str) -> None:
 @pytest.mark.parametrize("name", GATES)
 def test_gates_have_limits(name: str) -> None:
     gate = GATES[name](np.array([-1e4, 0.0, 1e4]))
-    assert gate[0] == 0 and gate[2] == (1e4 if name == "relu2" else 1)
-    assert gate[1] == (0 if name in ("relu", "relu2") else 0.5)
+    ends = {"relu2": (0, 1e4), "tanh": (1e-4, 1e-4)}.get(name, (0, 1))
+    assert (gate[0], gate[2]) == ends
+    assert gate[1] == {"relu": 0, "relu2": 0, "tanh": 1}.get(name, 0.5)
     assert GATES[name](np.zeros((0, 3))).shape == (0, 3)

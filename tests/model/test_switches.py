@@ -58,12 +58,14 @@ def test_every_norm_has_a_site_and_its_scale_is_that_of_what_it_reads(trace: Tra
     expected_sites = ["embed"] * c.embed_norm
     for layer in range(c.n_layers):
         before = r["embed"] if layer == 0 else r[f"L{layer - 1}.out"]
-        for name in c.block_norms:
+        for name in c.norms_of(layer):
             point = f"L{layer}.{reads[name]}"
             _assert_scale(trace, f"L{layer}.{name}", before if name == "attn" else r.get(point, before))
             expected_sites.append(f"L{layer}.{name}")
         expected_sites += [f"L{layer}.q", f"L{layer}.k"] if c.qk_norm else []
-    expected_sites += ["final"] * c.final_norm
+    expected_sites += ["before_transform"] * c.transform_norm + ["final"] * c.final_norm
+    if c.transform_norm:
+        _assert_scale(trace, "before_transform", r["final_in"])
     assert sorted(trace.norm_scales) == sorted(expected_sites)
     if c.final_norm:
         _assert_scale(trace, "final", r["transform_out" if c.transform else "final_in"])
@@ -260,7 +262,17 @@ def test_query_heads_of_a_group_share_keys_and_values() -> None:
     ("change", "message"),
     [
         ({"norm_placement": "post"}, "norm_placement='post' needs a norm"),
-        ({"transform": True, "norm": "layernorm"}, "transform=True is known with norm_placement='post' only"),
+        (
+            {"transform": True, "norm": "layernorm"},
+            "transform=True needs norm_placement='post' or transform_norm=True",
+        ),
+        (
+            {"transform_norm": True, "norm": "layernorm"},
+            "transform_norm=True needs a norm and transform=True",
+        ),
+        ({"transform_activation": "tanh"}, "transform_activation='tanh' needs transform=True"),
+        ({"transform": True, "transform_activation": "sine"}, "expected one of None, 'relu'"),
+        ({"first_norm": False}, "first_norm=False is known with norm_placement='pre' and branches one after"),
         ({"norm_placement": "both"}, "expected one of 'pre', 'post', 'sandwich', 'branch', got 'both'"),
         ({"embed_norm": True}, "embed_norm=True needs a norm"),
         ({"gated": True}, "gated=True needs an MLP; found d_mlp=0"),
@@ -269,7 +281,7 @@ def test_query_heads_of_a_group_share_keys_and_values() -> None:
             {"parallel": "shared", "d_mlp": 3, "norm": "rmsnorm", "norm_placement": "post"},
             "parallel='shared' is known with norm_placement='pre' only, found 'post'",
         ),
-        ({"activation": "swish"}, "expected one of 'relu', 'relu2', 'gelu', 'gelu_tanh', 'silu'"),
+        ({"activation": "swish"}, "expected one of 'relu', 'relu2', 'gelu', 'gelu_tanh', 'silu', 'tanh'"),
         ({"rotaries": (None, None)}, "rotaries need positions='rotary', found 'none'"),
         ({"positions": "rotary", "rotaries": (None,)}, "for each of the 2 layers, found"),
         ({"positions": "rotary", "rotaries": (None, 4)}, "rotary must be a Rotary or None, found 4"),
@@ -342,6 +354,7 @@ def test_the_families_have_every_switch() -> None:
         "positions": {"none", "learned", "qk", "sinusoidal", "rotary", "alibi"},
         "norm": {None, "layernorm", "rmsnorm"},
         "norm_placement": {"pre", "post", "sandwich", "branch"},
+        "transform_activation": {None, "gelu", "tanh"},
         "activation": {"relu", "relu2", "gelu", "gelu_tanh", "silu"},
         "parallel": {None, "shared", "separate"},
         "qk_norm": {None, "head", "projection", "layernorm"},
@@ -349,6 +362,8 @@ def test_the_families_have_every_switch() -> None:
         "tied": {True, False},
         "embed_norm": {True, False},
         "causal": {True, False},
+        "first_norm": {True, False},
+        "transform_norm": {True, False},
     }.items():
         assert {getattr(c, name) for c in configs} == values, name
     for name in ("attention_cap", "logit_cap", "windows", "head_slopes", "rotaries"):

@@ -22,6 +22,7 @@ def positional_patterns(model: Model, layer: int, positions: int) -> Array:
     w = model.weights
     config = replace(
         model.config, n_layers=1, d_vocab=1, d_out=1, d_mlp=0, experts=None, gated=False, parallel=None, tied=False,
+        transform=False, transform_norm=False, transform_activation=None, first_norm=model.config.first_norm or layer > 0,
         rotaries=None if model.config.rotaries is None else (model.config.rotaries[layer],),
         windows=None if model.config.windows is None else (model.config.windows[layer],),
     )  # fmt: skip

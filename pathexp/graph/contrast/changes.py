@@ -85,8 +85,14 @@ class Changes:
         past = self.ends.past_norm()
         if config.transform:
             into = {sink: chain(past, self.ends.transform()[:1])}
-            yield from self.read("dW_transform", self.mapped("W_transform", runs.residual("final_in")), into)
+            yield from self.read(
+                "dW_transform", self.mapped("W_transform", runs.residual("transform_in")), into
+            )
             yield from self.read("db_transform", self.rows(runs.change("b_transform")), into)
+        if config.transform_norm:
+            into = {sink: chain(past, self.ends.transform())}
+            yield from self.read("dg_before_transform", self.gain("before_transform"), into)
+            yield from self.read("db_before_transform", self.rows(runs.change("b_before_transform")), into)
         if config.final_norm:
             into = {sink: self.ends.past_table()}
             yield from self.read("dg_final", self.gain("final"), into)
@@ -108,7 +114,7 @@ class Changes:
 
     def norm(self, name: str, layer: int, into: Mapping[str, Operator]) -> Found:
         """Gain and bias of a norm that components read through."""
-        if name in self.runs.config.block_norms:
+        if name in self.runs.config.norms_of(layer):
             label = f"{name}_L{layer}"
             yield from self.read(f"dg_{label}", self.gain(name, layer), into, layer)
             yield from self.read(f"db_{label}", self.rows(self.runs.change(f"b_{name}", layer)), into, layer)

@@ -40,7 +40,9 @@ class Ends:
 
     def unembedding(self) -> Operator:
         """From the final stream to the logits."""
-        return chain(self.past_norm(), self.transform() if self.runs.config.transform else ())
+        config = self.runs.config
+        read = norm(self.runs, "before_transform") if config.transform_norm else ()
+        return chain(self.past_norm(), self.transform() if config.transform else (), read)
 
     def past_norm(self) -> Operator:
         """From what the final norm reads to the logits."""
@@ -69,15 +71,15 @@ class Ends:
         return "vocab" if self.runs.config.predicts_tokens else "outputs"
 
     def transform(self) -> Operator:
-        """The dense layer before the final norm, by the slope of its activation."""
+        """The dense layer before the final norm, by the slope of its activation, from what it reads."""
         config = self.runs.config
         weight = dense("W_transform", self.runs.weight("W_transform"), "model", "model")
-        slope = activation_slope(config.activation, *self.runs.both(before_transform))
+        slope = activation_slope(str(config.transform_activation), *self.runs.both(before_transform))
         return (Gate("κ_transform", len(slope), config.d_model, slope), *feature(weight))
 
 
 def before_transform(run):  # type: ignore[no-untyped-def]
     """What the transform's activation is applied to, (n, d)."""
     weights = run.model.weights
-    found = run.residuals["final_in"] @ weights.W_transform.T
+    found = run.residuals["transform_in"] @ weights.W_transform.T
     return found if weights.b_transform is None else found + weights.b_transform

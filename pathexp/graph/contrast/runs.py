@@ -105,7 +105,7 @@ def read_point(config: Config, name: str, layer: int | None) -> str:
     """The name of the stream that a norm reads, by the norm's name and layer."""
     if layer is None:
         ends = {"embed": "embed_in", "final": "transform_out" if config.transform else "final_in"}
-        return ends[name]
+        return {**ends, "before_transform": "final_in"}[name]
     branch, _, after = name.partition("_")
     if after:
         return f"L{layer}.{branch}_{'sum' if config.norm_placement == 'post' else 'result'}"

@@ -90,6 +90,8 @@ def gate_part(activation: str, a: Array, b: Array) -> Array:
     """
     if activation == "relu":
         return _relu_gate_part(a, b)
+    if activation == "tanh":
+        return tanh_slope(a, b) - mean_gate(activation, a, b)
     return (a + b) / 2 * _GATE_SLOPES[activation](a, b)
 
 
@@ -107,6 +109,8 @@ def activation_slope(activation: str, a: Array, b: Array) -> Array:
     """
     if activation == "relu":
         return _relu_slope(a, b)
+    if activation == "tanh":
+        return tanh_slope(a, b)
     if activation == "relu2":  # the two parts cancel where one point is far below zero
         return (np.maximum(a, 0.0) + np.maximum(b, 0.0)) * _relu_slope(a, b)
     return mean_gate(activation, a, b) + gate_part(activation, a, b)

@@ -106,6 +106,10 @@ def _bare_reader(c: Config) -> str:
         return f"this model has {found} (norm={c.norm!r})"
     if c.norm_placement in ("post", "branch"):
         return f"its branches read the stream without a norm (norm_placement={c.norm_placement!r})"
+    if not c.first_norm and c.n_layers:
+        return "the attention of its first layer reads the stream without a norm (first_norm=False)"
+    if c.transform:  # through a norm, since its placement is not "post"
+        return ""
     return "" if c.final_norm else "its unembedding reads the stream without a norm (final_norm=False)"
 
 
@@ -145,10 +149,12 @@ def _not_centered(model: Model) -> Iterator[str]:
     for name, axis in _writers(model):
         if not _is_centered(_array(model, name), axis):
             yield f"{name} writes a mean to the stream"
+    if model.config.transform and model.config.final_norm:
+        yield "the layer before the final norm (transform=True) writes a mean"
     written = ["embed", *(name for name in model.config.block_norms if name.endswith("_post"))]
     for name in written:
         if getattr(model.weights, f"g_{name}", None) is not None:
             yield f"the norm {name} writes to the stream with a gain"
-    for name in ("attn", "mlp", "final"):
+    for name in ("attn", "mlp", "before_transform", "final"):
         if getattr(model.weights, f"b_{name}") is not None:
             yield f"the norm {name} has a bias, which RMSNorm has not"

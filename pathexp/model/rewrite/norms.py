@@ -29,7 +29,7 @@ def fold_norms(model: Model, norms: Sequence[str] | None = None) -> Model:
     W (g ∘ y + b) = (W diag(g)) y + W b, for every reader: W_Q, W_K, W_V; W_in and W_gate, routers; W_U. A tied
     unembedding is untied first. RMSNorm has a gain only, and nothing is centered.
 
-    norms: which, of "attn", "mlp", "final" (default: all that have a gain or a bias).
+    norms: which, of "attn", "mlp", "final", "before_transform" (default: all that have a gain or a bias).
 
     Raises RewriteError, naming the norm, where that cannot be: a norm that writes to the stream (post-norm,
     branch norms, the norm after the embedding), and the gain of a norm after which positions are added.
@@ -56,6 +56,8 @@ def readers(config: Config, norm: str) -> tuple[tuple[str, str], ...]:
     mlp = tuple(pair for pair in MLP if pair[0] in places)
     if norm == "final":
         return (("W_U", "b_U"),)
+    if norm == "before_transform":
+        return (("W_transform", "b_transform"),)
     if norm == "mlp":
         return mlp
     return _HEADS + (mlp if config.parallel == "shared" else ())
@@ -63,7 +65,8 @@ def readers(config: Config, norm: str) -> tuple[tuple[str, str], ...]:
 
 def all_norms(config: Config) -> tuple[str, ...]:
     """The norms of a model in the order in which they act, by the names of their weights."""
-    return ("embed",) * config.embed_norm + config.block_norms + ("final",) * config.final_norm
+    ends = ("before_transform",) * config.transform_norm + ("final",) * config.final_norm
+    return ("embed",) * config.embed_norm + config.block_norms + ends
 
 
 def _known(model: Model, norms: Sequence[str] | None) -> Sequence[str]:
@@ -110,8 +113,8 @@ def multiplied(model: Model, names: Sequence[str]) -> str:
 
 def _steps(model: Model, name: str) -> Iterator[Step]:
     pairs = readers(model.config, name)
-    if name == "final":
-        yield Step("fold_norms final", partial(_fold, pairs, name, ()))
+    if name in ("final", "before_transform"):
+        yield Step(f"fold_norms {name}", partial(_fold, pairs, name, ()))
     else:
         for layer in range(model.config.n_layers):
             yield Step(f"fold_norms L{layer}.{name}", partial(_fold, pairs, name, (layer,)))

@@ -45,11 +45,13 @@ def refused(name, model):
     c, w = model.config, model.weights
     fold = w.g_attn_post is not None or w.g_embed is not None
     fold = fold or (c.positions == "qk" and w.g_attn is not None)
-    centers = c.norm == "layernorm" and c.norm_placement in ("pre", "sandwich") and c.final_norm
+    centers = (
+        c.norm == "layernorm" and c.norm_placement in ("pre", "sandwich") and c.final_norm and c.first_norm
+    )
     stream_gains = any(
         getattr(w, f"{kind}_{site}") is not None
         for kind in ("g", "b")
-        for site in ("embed", "attn", "attn_post", "mlp", "mlp_post", "final")
+        for site in ("embed", "attn", "attn_post", "mlp", "mlp_post", "before_transform", "final")
         if not (site == "final" and c.transform)
         if not (kind == "b" and c.norm != "layernorm")
     )
@@ -245,3 +247,12 @@ def test_gains_that_hold_multipliers_are_refused_by_where_they_came_from():
     with pytest.raises(px.PathexpError, match="attn_post") as error:
         rewrite.rotate(px.random_model(**sizes, biases=True), 1)
     assert "fold_multipliers" not in str(error.value)
+
+
+def test_the_norm_before_a_transform_is_folded_into_it():
+    model = FAMILIES["modernbert"]()
+    folded = rewrite.fold_norms(model, ["before_transform"])
+    assert folded.weights.g_before_transform is None and folded.weights.b_before_transform is None
+    np.testing.assert_allclose(folded.run([1, 2, 3]).logits, model.run([1, 2, 3]).logits, atol=1e-12)
+    with pytest.raises(px.PathexpError, match="a layer before its unembedding"):
+        _ = px.head(model, "L0H0").ov_table
