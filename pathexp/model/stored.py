@@ -126,6 +126,49 @@ class StoredLayers(Stored):
         return _read_only(made)
 
 
+class StoredExperts(Stored):
+    """One array an expert of a layer: `read` makes that of one, float64, whenever it is asked for.
+
+    >>> stored = StoredExperts("W_in_experts", (2, 3, 1, 1), lambda layer, expert: np.full((1, 1), 10.0 * layer + expert))
+    >>> stored[1, 2], stored[1].ravel().tolist(), stored.mean()
+    (array([[12.]]), [10.0, 11.0, 12.0], np.float64(6.0))
+    """
+
+    def __init__(self, name: str, shape: Shape, read: Callable[[int, int], Array]) -> None:
+        super().__init__(name, shape)
+        self._read = read
+
+    def whole(self) -> Array:
+        """Return all experts of all layers; as many bytes as `nbytes` says."""
+        return _read_only(np.stack([self[layer] for layer in range(self.shape[0])]))
+
+    def expert(self, layer: int, expert: int) -> Array:
+        """Return the array of one expert, read-only. Raises WeightsError if a number in it is not finite."""
+        return BUDGET.get(self, (layer, expert), lambda: self._raised(layer, expert))
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the array of one expert for a pair of numbers, of all of a layer for one; else as numpy would."""
+        places = index if isinstance(index, tuple) else (index,)
+        known = all(
+            _is_whole(at) and -size <= at < size for at, size in zip(places, self.shape, strict=False)
+        )
+        if not known or not 1 <= len(places) <= 2:
+            return self.whole()[index]
+        layer, *rest = (int(at) % size for at, size in zip(places, self.shape, strict=False))
+        if rest:
+            return self.expert(layer, rest[0])
+        return _read_only(np.stack([self.expert(layer, each) for each in range(self.shape[1])]))
+
+    def _raised(self, layer: int, expert: int) -> Array:
+        made = np.ascontiguousarray(self._read(layer, expert), dtype=np.float64)
+        check_finite(self.name, made, (layer, expert))
+        return _read_only(made)
+
+
+def _is_whole(at: object) -> bool:
+    return isinstance(at, int | np.integer) and not isinstance(at, bool)
+
+
 class StoredRows(Stored):
     """A table with a row for each token: `read(begin, end)` makes some rows, float64, whenever they are asked for.
 

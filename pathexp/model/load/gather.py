@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import LoadError
-from ..stored import StoredLayers, StoredRows
+from ..stored import StoredExperts, StoredLayers, StoredRows
 from .checkpoint import Checkpoint, Shape, listed
 
 Array = npt.NDArray[np.float64]
@@ -25,24 +25,53 @@ _MOST = 12  # problems told in one message
 class Piece:
     """One tensor of theirs, of a known shape, and the arrays of ours that it holds, each with its turn.
 
-    ``{l}`` in the name stands for the layer: there is one such tensor in every layer, and ours are stacked.
+    ``{l}`` in the name stands for the layer: there is one such tensor in every layer, or in those of ``layers``, and ours
+    are stacked, zero in other layers. ``{e}`` stands for the expert, of which there are ``experts`` a layer. Without it such a tensor
+    holds all experts along its first axis; ``shape`` and the turns are those of one.
     """
 
     theirs: str
     shape: Shape
     ours: Mapping[str, Turn]
+    layers: tuple[int, ...] | None = None
+    experts: int = 0
 
     @property
     def by_layer(self) -> bool:
         """Whether there is one in every layer."""
         return "{l}" in self.theirs
 
-    def names(self, n_layers: int) -> Iterator[str]:
-        """The names of the tensors, layer by layer."""
-        if not self.by_layer:
-            yield self.theirs
-        else:
-            yield from (self.theirs.replace("{l}", str(layer)) for layer in range(n_layers))
+    @property
+    def together(self) -> bool:
+        """Whether one tensor holds all experts of a layer."""
+        return bool(self.experts) and "{e}" not in self.theirs
+
+    def stored(self, n_layers: int) -> Iterator[tuple[str, Shape]]:
+        """The names of the tensors, layer by layer, with the shape of each."""
+        shape = (self.experts, *self.shape) if self.together else self.shape
+        for layer in range(n_layers) if self.layers is None else self.layers:
+            if not self.experts or self.together:
+                yield self.named(layer), shape
+            else:
+                yield from ((self.named(layer, expert), shape) for expert in range(self.experts))
+            if not self.by_layer:
+                return
+
+    def named(self, layer: int, expert: int = 0) -> str:
+        """The name of the tensor of a layer, and of an expert in it."""
+        return self.theirs.replace("{l}", str(layer)).replace("{e}", str(expert))
+
+    def has(self, layer: int) -> bool:
+        """Whether a layer has such a tensor."""
+        return self.layers is None or layer in self.layers
+
+    def read(self, checkpoint: Checkpoint, layer: int, expert: int = 0) -> Array:
+        """The numbers of a layer, or of one expert in it, as they are stored; zeros where the layer has none."""
+        if not self.has(layer):
+            return np.zeros(self.shape)
+        name = self.named(layer, expert)
+        raw = checkpoint.rows(name, expert, expert + 1)[0] if self.together else checkpoint.read(name)
+        return raw.astype(np.float64)
 
 
 def gather(
@@ -64,6 +93,8 @@ def gather(
     for piece in pieces:
         if not (checkpoint.stays and len(piece.shape) > 1):
             _store(arrays, checkpoint, piece, n_layers)
+        elif piece.experts:
+            arrays |= {name: _experts(checkpoint, piece, name, n_layers) for name in piece.ours}
         elif piece.by_layer:
             arrays |= {name: _layers(checkpoint, piece, name, n_layers) for name in piece.ours}
         elif set(piece.ours) <= _TABLES.keys():
@@ -77,7 +108,7 @@ def _problems(
     checkpoint: Checkpoint, pieces: Sequence[Piece], n_layers: int, unused: Sequence[str]
 ) -> Iterator[str]:
     shapes = checkpoint.shapes
-    expected = {name: piece.shape for piece in pieces for name in piece.names(n_layers)}
+    expected = {name: shape for piece in pieces for name, shape in piece.stored(n_layers)}
     for name, shape in expected.items():
         if name not in shapes:
             yield f"{name!r} is missing: expected shape {list(shape)}"
@@ -90,29 +121,40 @@ def _problems(
 
 
 def _store(arrays: dict[str, Array], checkpoint: Checkpoint, piece: Piece, n_layers: int) -> None:
-    """Read a piece now; those of all layers are stacked."""
-    for layer, theirs in enumerate(piece.names(n_layers)):
-        raw = checkpoint.read(theirs).astype(np.float64)
-        for name, turn in piece.ours.items():
-            part = turn(raw)
-            if not piece.by_layer:
-                arrays[name] = np.ascontiguousarray(part)
-                continue
-            if name not in arrays:
-                arrays[name] = np.empty((n_layers, *part.shape))
-            arrays[name][layer] = part
-    for name in piece.ours:
-        if name in arrays:
-            _read_only(arrays[name])
+    """Read a piece now; those of all layers, and of all experts, are stacked."""
+    for name, turn in piece.ours.items():
+        if not piece.by_layer:
+            made = np.ascontiguousarray(turn(piece.read(checkpoint, 0)))
+        else:
+            made = np.empty((*_stacked(piece, n_layers), *_turned(piece, turn)))
+            for place in np.ndindex(*_stacked(piece, n_layers)):
+                made[place] = turn(piece.read(checkpoint, *place))
+        if n_layers or not piece.by_layer:
+            arrays[name] = _read_only(made)
+
+
+def _stacked(piece: Piece, n_layers: int) -> Shape:
+    """How many arrays of ours a piece makes, by layer, and by expert if there are some."""
+    return (n_layers, piece.experts) if piece.experts else (n_layers,)
+
+
+def _turned(piece: Piece, turn: Turn) -> Shape:
+    """The shape of one array of ours."""
+    return turn(np.broadcast_to(np.float64(0), piece.shape)).shape
+
+
+def _experts(checkpoint: Checkpoint, piece: Piece, name: str, n_layers: int) -> Array:
+    """A piece as it is stored: one tensor, or a part of one, an expert."""
+    turn, shape = piece.ours[name], (n_layers, piece.experts, *_turned(piece, piece.ours[name]))
+    stored = StoredExperts(name, shape, lambda *place: turn(piece.read(checkpoint, *place)))
+    return cast(Array, stored)
 
 
 def _layers(checkpoint: Checkpoint, piece: Piece, name: str, n_layers: int) -> Array:
     """A piece as it is stored: one tensor a layer."""
-    names, turn = tuple(piece.names(n_layers)), piece.ours[name]
-    shape = turn(np.broadcast_to(np.float64(0), piece.shape)).shape
-    stored = StoredLayers(
-        name, (n_layers, *shape), lambda layer: turn(checkpoint.read(names[layer]).astype(np.float64))
-    )
+    turn = piece.ours[name]
+    shape = (n_layers, *_turned(piece, turn))
+    stored = StoredLayers(name, shape, lambda layer: turn(piece.read(checkpoint, layer)))
     return cast(Array, stored)
 
 

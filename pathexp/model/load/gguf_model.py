@@ -111,7 +111,7 @@ def _sizes(keys: GgufKeys, kind: Kind, file: GgufFile) -> Mapping[str, Any]:
 
 def _unused(file: GgufFile, kind: Kind, wanted: Sequence[Piece], n_layers: int) -> list[str]:
     """Patterns of tensors that are read elsewhere: divisors of frequencies, scales beside matrices."""
-    names = (name for piece in wanted if len(piece.shape) > 1 for name in piece.names(n_layers))
+    names = (name for piece in wanted if len(piece.shape) > 1 for name, _ in piece.stored(n_layers))
     read = [*file.beside(names), *([FREQUENCIES] if kind.turns else [])]
     return [re.escape(name) for name in read]
 

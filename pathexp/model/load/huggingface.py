@@ -38,6 +38,7 @@ from .families.llama import (
     QWEN3,
     SMOLLM3,
 )
+from .families.mixtures import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
 from .families.mpt import MPT
 from .families.opt import OPT
 from .families.phi import PHI
@@ -70,15 +71,19 @@ FAMILIES: Mapping[str, Family] = {
     "granite": GRANITE,
     "llama": LLAMA,
     "mistral": MISTRAL,
+    "mixtral": MIXTRAL,
     "mpt": MPT,
     "nemotron": NEMOTRON,
     "olmo": OLMO,
     "olmo2": OLMO2,
+    "olmoe": OLMOE,
     "opt": OPT,
     "phi": PHI,
     "phi3": PHI3,
     "qwen2": QWEN2,
+    "qwen2_moe": QWEN2_MOE,
     "qwen3": QWEN3,
+    "qwen3_moe": QWEN3_MOE,
     "smollm3": SMOLLM3,
     "stablelm": STABLELM,
     "starcoder2": STARCODER2,

@@ -21,7 +21,6 @@ _OFF = (
     ("quantization_config", "the weights are quantized; dequantize them to float16 or float32 first"),
     ("compression_config", "the weights are quantized; dequantize them to float16 or float32 first"),
     ("pruned_heads", "heads were taken out; save the model with all of them"),
-    *((key, "mixtures of experts are not known: their routing is no linear map") for key in _EXPERTS),
 )
 
 
@@ -118,6 +117,10 @@ class Keys:
         ``off`` are the values by which a key says that it does nothing.
         """
         self._finish_code(ignore)
+        for key in (key for key in _EXPERTS if key not in self.asked):
+            self.must_be_off(
+                key, f"mixtures of experts are not known in a model_type {self.values.get('model_type')!r}"
+            )
         known = self.asked | INERT | set(ignore)
         unknown = sorted(key for key, value in self.values.items() if key not in known and value not in off)
         if unknown:

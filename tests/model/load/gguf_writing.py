@@ -27,7 +27,7 @@ def arrays_of(config: Config, seed: int = 0) -> Arrays:
     """Random tensors of a configuration under the names of transformers, that float32 and float16 hold exactly."""
     family, rng = FAMILIES[config["model_type"]], np.random.default_rng(seed)
     plan = family.plan(Keys(config, "a test"), Options(no_unembedding=config["model_type"] == "bert"))
-    shapes = {name: piece.shape for piece in plan.pieces for name in piece.names(plan.config.n_layers)}
+    shapes = dict(found for piece in plan.pieces for found in piece.stored(plan.config.n_layers))
     table = (plan.config.d_vocab, plan.config.d_model)
     tables = {family.embedding: table}
     if not config.get("tie_word_embeddings", family.tied):

@@ -360,7 +360,7 @@ def test_an_unknown_key_is_refused_by_name_unless_it_is_waved_through(tmp_path: 
         ({"is_encoder_decoder": True}, "'is_encoder_decoder' is True: encoder–decoder"),
         ({"add_cross_attention": True}, "'add_cross_attention'"),
         ({"num_local_experts": 8}, "'num_local_experts' is 8: mixtures of experts"),
-        ({"model_type": "mixtral", "num_local_experts": 8}, "'num_local_experts'"),
+        ({"model_type": "mixtral", "num_local_experts": 8}, "'num_experts_per_tok' must be a whole number"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "'is_encoder_decoder'"),
         (
             {"model_type": "mamba"},

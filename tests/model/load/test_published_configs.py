@@ -25,7 +25,7 @@ def tensors(config: Mapping[str, Any]) -> dict[str, np.ndarray]:
     plan = family.plan(Keys(config, "a test"), Options())
     c, found = plan.config, {}
     for piece in plan.pieces:
-        found |= {name: drawn(rng, *piece.shape) for name in piece.names(c.n_layers)}
+        found |= {name: drawn(rng, *shape) for name, shape in piece.stored(c.n_layers)}
     table = drawn(rng, c.d_vocab, c.d_model)
     return found | {family.embedding: table, family.unembedding: table}
 

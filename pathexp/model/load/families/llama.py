@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...config import Config
+from ..experts import SINGLY, ExpertNames, expert_pieces
 from ..fused import Widths, parts
 from ..gather import Piece, Turn, as_it_is, heads_in, heads_out, one_more
 from ..keys import Keys
@@ -31,7 +32,8 @@ class Kind:
 
     ``biases``: the projections that have one where ``attention_bias`` says so; ``always``: those that have
     one in any case. ``told``: keys that have no default here, since the family's own is no formula.
-    ``fused``: queries, keys and values in one tensor, gate and up in another. ``partial``: rotary positions
+    ``bias_key`` is where and what is said of ``biases``, ``theta`` the family's base of rotary positions, ``experts`` the names
+    of experts where there are some. ``fused``: queries, keys and values in one tensor, gate and up in another. ``partial``: rotary positions
     may turn a part of each head; ``turned``: how layers are turned, by the fields of Config.
     """
 
@@ -46,19 +48,22 @@ class Kind:
     fused: bool = False
     partial: bool = False
     turned: Callable[[Kind, Keys, int], Fields] = lambda kind, keys, d_head: {
-        "rotary": rotary(keys, d_head, partial=kind.partial)
+        "rotary": rotary(keys, d_head, partial=kind.partial, default=kind.theta)
     }
+    bias_key: tuple[str, bool] = ("attention_bias", False)
+    theta: float = 10000.0
+    experts: ExpertNames = SINGLY
     activation_key: tuple[str, str] = ("hidden_act", "silu")
 
 
-def _plan(kind: Kind, keys: Keys, options: Options) -> Plan:
+def plan_of(kind: Kind, keys: Keys, options: Options) -> Plan:
     config = Config(**{**_sizes(kind, keys), **kind.fields(keys, options)})
-    biased = kind.always + (kind.biases if keys.switch("attention_bias", False) else "")
+    biased = kind.always + (kind.biases if keys.switch(*kind.bias_key) else "")
     if not kind.biases:
         keys.must_be_off("attention_bias", "this family's biases are fixed")
     attention = _fused_attention(config) if kind.fused else _attention(config, kind, biased)
     mlp = _fused_mlp(config) if kind.fused else _mlp(config, keys.switch("mlp_bias", False))
-    pieces = [*attention, *mlp, *_norms(config, kind)]
+    pieces = [*attention, *mlp, *expert_pieces(config, kind.experts), *_norms(config, kind)]
     unused = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"model\.rotary_emb\.inv_freq")
     return Plan(config, pieces, unused)
 
@@ -121,10 +126,13 @@ def _norms(c: Config, kind: Kind) -> Iterator[Piece]:
 
 def _mlp(c: Config, biased: bool) -> Iterator[Piece]:
     block, d, m = "model.layers.{l}.mlp.", c.d_model, c.d_mlp
+    dense = None if c.experts is None else tuple(filter(c.has_dense, range(c.n_layers)))
+    if not m:
+        return
     for theirs, ours, shape in (("gate", "gate", (m, d)), ("up", "in", (m, d)), ("down", "out", (d, m))):
-        yield Piece(f"{block}{theirs}_proj.weight", shape, {f"W_{ours}": as_it_is})
+        yield Piece(f"{block}{theirs}_proj.weight", shape, {f"W_{ours}": as_it_is}, dense)
         if biased:
-            yield Piece(f"{block}{theirs}_proj.bias", shape[:1], {f"b_{ours}": as_it_is})
+            yield Piece(f"{block}{theirs}_proj.bias", shape[:1], {f"b_{ours}": as_it_is}, dense)
 
 
 def _fused_mlp(c: Config) -> Iterator[Piece]:
@@ -269,7 +277,7 @@ def embedding_scale(d_model: int, precision: str = "float64") -> float:
 
 def _family(kind: Kind, tied: bool = False) -> Family:
     return Family(
-        "model.", "model.embed_tokens.weight", "lm_head.weight", tied=tied, plan=partial(_plan, kind)
+        "model.", "model.embed_tokens.weight", "lm_head.weight", tied=tied, plan=partial(plan_of, kind)
     )
 
 
