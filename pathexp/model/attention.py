@@ -39,8 +39,8 @@ def attend(
     values = project(read, weights.W_V[layer], at(weights.b_V, layer))
     queries, query_scales = normed(queries, at(weights.g_q, layer), at(weights.b_q, layer), config)
     keys, key_scales = normed(keys, at(weights.g_k, layer), at(weights.b_k, layer), config)
-    queries, keys = (turned(heads, layer, config) for heads in (queries, keys))
-    scores = masked(scored(queries, per_head(keys, config), layer, config), layer, config)
+    queries, keys = (np.ascontiguousarray(turned(heads, layer, config)) for heads in (queries, keys))
+    scores = entering(queries, keys, layer, config)
     pattern = softmax(scores)
     z = pattern @ per_head(values, config)
     scales = {"q": query_scales, "k": key_scales}
@@ -86,9 +86,15 @@ def per_head(grouped: Array, config: Config) -> Array:
     return grouped[[config.kv_head(head) for head in range(config.n_heads)]]
 
 
+def entering(queries: Array, keys: Array, layer: int, config: Config) -> Array:
+    """The scores that enter the softmax, (H, n, n): of queries (H, n, h) and keys (G, n, h) in one piece, to the last bit."""
+    return masked(scored(queries, per_head(keys, config), layer, config), layer, config)
+
+
 def scored(queries: Array, keys: Array, layer: int, config: Config) -> Array:
     """(H, n, n) before the mask: scaled products, capped, and slopes added."""
-    products = config.attention_scale * (queries @ np.swapaxes(keys, -1, -2))
+    products = queries @ np.swapaxes(keys, -1, -2)
+    products *= config.attention_scale
     check_finite(products, f"a score of layer {layer}", "head, query, key")  # a cap would hide it
     scores = capped(products, config.attention_cap)
     if config.alibi_slopes is None:
@@ -97,8 +103,9 @@ def scored(queries: Array, keys: Array, layer: int, config: Config) -> Array:
 
 
 def masked(scores: Array, layer: int, config: Config) -> Array:
-    """Scores with -inf where the query may not look."""
-    return np.where(visible(scores.shape[-1], config.causal, config.window(layer)), scores, -np.inf)
+    """Scores with -inf where the query may not look, in their own memory."""
+    np.copyto(scores, -np.inf, where=~visible(scores.shape[-1], config.causal, config.window(layer)))
+    return scores
 
 
 def softmax(scores: Array) -> Array:
@@ -108,10 +115,11 @@ def softmax(scores: Array) -> Array:
     [[1.0, 0.0], [0.0, 0.0]]
     """
     top = scores.max(axis=-1, keepdims=True)
-    weights = np.exp(scores - np.where(np.isneginf(top), 0.0, top))
+    weights = np.asarray(scores - np.where(np.isneginf(top), 0.0, top))
+    np.exp(weights, out=weights)
     total = weights.sum(axis=-1, keepdims=True)
-    pattern: Array = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
-    return pattern
+    np.divide(weights, total, out=weights, where=total != 0)
+    return weights
 
 
 def output(z: Array, layer: int, weights: Weights) -> Array:

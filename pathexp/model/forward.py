@@ -16,10 +16,11 @@ import numpy.typing as npt
 from ..arguments import Kind, expect
 from ..errors import PathexpError
 from .activations import GATES
-from .attention import Attention, attend, capped, check_finite
+from .attention import attend, capped, check_finite
 from .config import Config
-from .experts import Mixture, mixture
-from .mlp import Mlp, by_rows, dense, neurons
+from .experts import Expert, mixture
+from .made_again import is_long, scores_and_patterns
+from .mlp import by_rows, dense, neurons
 from .norms import normalized
 from .positions import sinusoids
 from .trace import Trace, check_trace
@@ -107,6 +108,14 @@ def _functions(edits: object) -> bool:
     return isinstance(edits, Mapping) and all(isinstance(k, str) and callable(f) for k, f in edits.items())
 
 
+def logits_of(trace: Trace, edits: Edits) -> Array:
+    """Return the logits (n, O) of the tokens of a trace run again with edits, as `rerun`, of which no more is kept."""
+    run = UnrecordedRun(trace.config, trace.model.weights, edits)
+    logits = played(run, trace.tokens)
+    run.check_edits()
+    return capped(logits, trace.config.logit_cap)
+
+
 class Run:
     """The record of a run while it is made."""
 
@@ -117,13 +126,12 @@ class Run:
         self.residuals: dict[str, Array] = {}
         self.before_edits: dict[str, Array] = {}
         self.norm_scales: dict[str, Array] = {}
-        self.attention: list[Attention] = []
-        self.mlp: dict[int, Mlp] = {}
-        self.mixtures: dict[int, Mixture] = {}
+        self.layers: dict[str, Array] = {}
+        self.experts: dict[str, Expert] = {}
         self.transform_gates = np.zeros((0, config.d_model))
 
     def embed(self, tokens: Tokens) -> Array:
-        stream = self.config.embedding_multiplier * self.w.W_E[:, tokens].T  # (n, d)
+        stream = times(self.config.embedding_multiplier, self.w.W_E[:, tokens].T)  # (n, d)
         if self.config.positions == "learned":
             stream = stream + self.positions(len(tokens))
         if self.config.positions == "sinusoidal":
@@ -150,7 +158,11 @@ class Run:
         read = self.read(stream, layer, "attn", "attn")
         where = read + self.positions(len(read)) if self.config.positions == "qk" else read
         attention = attend(read, where, layer, self.config, self.w)
-        self.attention.append(attention)
+        self.record(
+            layer, queries=attention.queries, keys=attention.keys, values=attention.values, z=attention.z
+        )
+        if not is_long(self.config, len(read)):
+            self.record(layer, scores=attention.scores, patterns=attention.pattern)
         self.norm_scales |= {f"L{layer}.{name}": s for name, s in attention.norm_scales.items()}
         return self.written(attention.result, layer, "attn")
 
@@ -158,10 +170,15 @@ class Run:
         norm = "attn" if self.config.parallel == "shared" else "mlp"
         read = self.read(stream, layer, "mlp", norm)
         if self.config.is_sparse(layer):
-            self.mixtures[layer] = mixture(read, layer, self.config, self.w)
-            return self.written(self.mixtures[layer].result, layer, "mlp")
-        self.mlp[layer] = neurons(read, layer, self.config, self.w)
-        return self.written(self.mlp[layer].result, layer, "mlp")
+            mix = mixture(read, layer, self.config, self.w)
+            self.record(layer, router_scores=mix.scores, router_weights=mix.weights)
+            self.experts |= mix.experts
+            return self.written(mix.result, layer, "mlp")
+        mlp = neurons(read, layer, self.config, self.w)
+        self.record(layer, mlp_pre=mlp.pre, mlp_gates=mlp.gates)
+        if self.config.gated:
+            self.record(layer, mlp_gate_pre=mlp.gate_pre)
+        return self.written(mlp.result, layer, "mlp")
 
     def read(self, stream: Array, layer: int, branch: str, norm: str) -> Array:
         """What a branch reads: the stream, through its norm if it has one there."""
@@ -172,7 +189,7 @@ class Run:
         result = self.keep(f"L{layer}.{branch}_result", result)
         if self.config.norm_placement != "post":
             result = self.block_norm(result, layer, f"{branch}_post")
-        return self.keep(f"L{layer}.{branch}_out", self.config.residual_multiplier * result)
+        return self.keep(f"L{layer}.{branch}_out", times(self.config.residual_multiplier, result))
 
     def added(self, stream: Array, branch_out: Array, layer: int, branch: str) -> Array:
         """The stream after a branch; in the original block, the norm of the sum."""
@@ -204,7 +221,7 @@ class Run:
         if self.config.final_norm:
             stream = self.norm(stream, "final")
         stream = self.keep("final_out", stream)
-        return self.config.logit_multiplier * by_rows(stream, self.w.W_U, self.w.b_U)
+        return times(self.config.logit_multiplier, by_rows(stream, self.w.W_U, self.w.b_U))
 
     def transform(self, stream: Array) -> Array:
         """The dense layer with an activation that stands before the final norm and the unembedding."""
@@ -221,12 +238,31 @@ class Run:
         self.residuals[point] = stream
         return stream
 
+    def record(self, layer: int, **parts: Array) -> None:
+        """Put what a layer made, (…), into arrays of all layers, (L, …), zero in layers that have no such part."""
+        for name, part in parts.items():
+            if name not in self.layers:
+                self.layers[name] = np.zeros((self.config.n_layers, *part.shape))
+            self.layers[name][layer] = part
+
     def check_edits(self) -> None:
         """Raise PathexpError for an edit at a point that this run did not come by."""
         if unmet := [point for point in self.edits if point not in self.residuals]:
             raise PathexpError(
                 f"no point {unmet[0]!r} to edit in this run; points: {', '.join(self.residuals)}"
             )
+
+
+class UnrecordedRun(Run):
+    """A run of which streams alone are kept."""
+
+    def record(self, layer: int, **parts: Array) -> None:
+        """Let go what a layer made."""
+
+
+def times(multiplier: float, x: Array) -> Array:
+    """A stream multiplied; itself where the multiplier is one."""
+    return x if multiplier == 1.0 else multiplier * x
 
 
 def _edited(point: str, edit: Edit, stream: Array) -> Array:
@@ -239,35 +275,16 @@ def _edited(point: str, edit: Edit, stream: Array) -> Array:
 
 
 def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
-    c, n = model.config, len(tokens)
-    square, queries = (c.n_heads, n, n), (c.n_heads, n, c.d_head)
-    groups, hidden = (c.n_kv_heads, n, c.d_head), (n, c.d_mlp)
-    routed = (n, 0 if c.experts is None else c.experts.count)
-    pre = _by_layer({layer: mlp.pre for layer, mlp in run.mlp.items()}, hidden, c.n_layers)
+    c = model.config
+    layers = {name: _frozen(array) for name, array in (_nothing(c, len(tokens)) | run.layers).items()}
+    if is_long(c, len(tokens)):
+        layers["scores"], layers["patterns"] = scores_and_patterns(layers["queries"], layers["keys"], c)
     return Trace(
         model=model,
         tokens=_frozen(tokens),
-        queries=_stacked([layer.queries for layer in run.attention], queries),
-        keys=_stacked([layer.keys for layer in run.attention], groups),
-        values=_stacked([layer.values for layer in run.attention], groups),
-        scores=_stacked([layer.scores for layer in run.attention], square),
-        patterns=_stacked([layer.pattern for layer in run.attention], square),
-        z=_stacked([layer.z for layer in run.attention], queries),
-        mlp_pre=pre,
-        mlp_gate_pre=_by_layer({at: mlp.gate_pre for at, mlp in run.mlp.items()}, hidden, c.n_layers)
-        if c.gated
-        else pre,
+        **{"mlp_gate_pre": layers["mlp_pre"]} | layers,
         transform_gates=_frozen(run.transform_gates),
-        mlp_gates=_by_layer({layer: mlp.gates for layer, mlp in run.mlp.items()}, hidden, c.n_layers),
-        router_scores=_by_layer(
-            {layer: mix.scores for layer, mix in run.mixtures.items()}, routed, c.n_layers
-        ),
-        router_weights=_by_layer(
-            {layer: mix.weights for layer, mix in run.mixtures.items()}, routed, c.n_layers
-        ),
-        experts=MappingProxyType(
-            {name: expert for mix in run.mixtures.values() for name, expert in mix.experts.items()}
-        ),
+        experts=MappingProxyType(run.experts),
         residuals=MappingProxyType({point: _frozen(x) for point, x in run.residuals.items()}),
         norm_scales=MappingProxyType({site: _frozen(s) for site, s in run.norm_scales.items()}),
         logits_before_cap=_frozen(logits),
@@ -277,17 +294,16 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
     )
 
 
-def _stacked(layers: list[Array], shape: tuple[int, ...]) -> Array:
-    """One array of all layers."""
-    return _frozen(np.stack(layers) if layers else np.zeros((0, *shape)))
-
-
-def _by_layer(found: Mapping[int, Array], shape: tuple[int, ...], count: int) -> Array:
-    """One array of all layers, zero in those that have no such part."""
-    made = np.zeros((count, *shape))
-    for layer, array in found.items():
-        made[layer] = array
-    return _frozen(made)
+def _nothing(c: Config, n: int) -> dict[str, Array]:
+    """What a run has of parts that no layer of its model makes: arrays of zeros, without memory."""
+    heads, groups, hidden = (c.n_heads, n, c.d_head), (c.n_kv_heads, n, c.d_head), (n, c.d_mlp)
+    routed = n, 0 if c.experts is None else c.experts.count
+    shapes = {
+        "queries": heads, "keys": groups, "values": groups, "z": heads, "mlp_pre": hidden, "mlp_gates": hidden,
+        "router_scores": routed, "router_weights": routed,
+    }  # fmt: skip
+    shapes |= {} if is_long(c, n) else dict.fromkeys(("scores", "patterns"), (c.n_heads, n, n))
+    return {name: np.zeros((c.n_layers, *shape)) for name, shape in shapes.items()}
 
 
 def _frozen(array: Frozen) -> Frozen:

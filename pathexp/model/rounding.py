@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .config import Config
-from .forward import Run, played
+from .forward import UnrecordedRun, played
 from .model import Model
 from .positions import sinusoids
 from .weights import Weights
@@ -49,7 +49,7 @@ def run_tolerance(*runs: tuple[Model, npt.ArrayLike]) -> float:
 
 
 def _deviation(model: Model, tokens: npt.NDArray[np.int64]) -> float:
-    plain = played(Run(model.config, model.weights), tokens)
+    plain = played(UnrecordedRun(model.config, model.weights), tokens)
     return max(_moved(model, tokens, plain, seed) for seed in range(DRAWS))
 
 
@@ -65,7 +65,7 @@ def _moved(model: Model, tokens: npt.NDArray[np.int64], plain: Array, seed: int)
     return max(float(np.abs(played(run, tokens) - plain).max(initial=0.0)), rounded)
 
 
-class _Noisy(Run):
+class _Noisy(UnrecordedRun):
     """A run whose stream is disturbed at every point."""
 
     def __init__(

@@ -17,6 +17,7 @@ from ..read_only import restore
 from . import notebook
 from .config import Config
 from .experts import Expert
+from .made_again import by_layer
 from .points import canonical, check_seen, values_at
 from .softmax import log_softmax
 from .target import Space, Target
@@ -34,7 +35,8 @@ class Trace:
 
     ``tokens`` (n). Attention: ``queries`` (L, H, n, h) and ``keys`` (L, G, n, h) as they enter the score,
     normed and turned; ``values`` (L, G, n, h); ``scores`` (L, H, n, n) before the softmax, (query, key), capped,
-    with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1; ``z`` (L, H, n, h), values weighted
+    with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1 (of long runs both are made
+    again a layer at a time where they are indexed); ``z`` (L, H, n, h), values weighted
     by the pattern. MLP, (L, n, m): ``mlp_pre``, W_in x + b_in; ``mlp_gate_pre``, what the activation is applied
     to (the gate's, or mlp_pre); ``mlp_gates``, act(mlp_gate_pre) where gated, else act(mlp_pre) / mlp_pre.
     Layers without such an MLP have zeros. Layers of E experts: ``router_scores`` and ``router_weights`` (L, n, E), before
@@ -116,15 +118,15 @@ class Trace:
         Elhage et al. 2021, "Attention Heads are Independent and Additive". Costs as much memory as H streams
         a layer.
         """
-        given = np.empty((*self.z.shape[:-1], self.config.d_model))
-        for layer, z in enumerate(self.z):
-            np.matmul(z, np.swapaxes(self.model.weights.W_O[layer], -1, -2), out=given[layer])
-        return _read_only(given)
+        z, W_O = self.z, self.model.weights.W_O
+        shape = (*z.shape[:-1], self.config.d_model)
+        return by_layer("head results", shape, lambda layer: z[layer] @ np.swapaxes(W_O[layer], -1, -2))
 
     @cached_property
     def mlp_hidden(self) -> Array:
         """What W_out reads, (L, n, m): mlp_gates · mlp_pre."""
-        return _read_only(self.mlp_gates * self.mlp_pre)
+        gates, pre = self.mlp_gates, self.mlp_pre
+        return by_layer("hidden", pre.shape, lambda layer: gates[layer] * pre[layer])
 
     @cached_property
     def scores_before_cap(self) -> Array:

@@ -73,7 +73,18 @@ def entropy(trace: Trace) -> Entropy:
     [('L0H0', 0.0), ('L1H0', 0.3)]
     """
     check_trace(trace, "entropy")
-    A = trace.patterns
-    values = -np.sum(A * np.log(np.where(A > 0, A, 1.0)), axis=-1).mean(axis=-1) + 0.0
-    keys = np.sum(~np.isneginf(trace.scores), axis=-1)
-    return Entropy(trace, values, np.log(np.maximum(keys, 1)).mean(axis=-1))
+    found = [(_entropy(A), _most(s)) for A, s in zip(trace.patterns, trace.scores, strict=True)]
+    shape = trace.patterns.shape[:2]
+    values, most = (np.array([pair[at] for pair in found]).reshape(shape) for at in (0, 1))
+    return Entropy(trace, values, most)
+
+
+def _entropy(A: Array) -> Array:
+    """The entropy of the patterns (H, n, n) of one layer, (H,)."""
+    return np.asarray(-np.sum(A * np.log(np.where(A > 0, A, 1.0)), axis=-1).mean(axis=-1) + 0.0)
+
+
+def _most(scores: Array) -> Array:
+    """What the entropy can be at most, of the scores (H, n, n) of one layer, (H,)."""
+    keys = np.sum(~np.isneginf(scores), axis=-1)
+    return np.asarray(np.log(np.maximum(keys, 1)).mean(axis=-1))

@@ -89,7 +89,7 @@ class InductionPair:
         """The weakest of the three: attention one back, matching, copying; from -1 to 1."""
         return min(self.most, self.matching.score or 0.0)
 
-    @property
+    @cached_property
     def most(self) -> float:
         """What the strength can be at most, whatever the matching: the weaker of the other two."""
         return min(self.previous, self.copying.score or 0.0)
@@ -134,7 +134,11 @@ class _Weights:
         )
         self.written = cache(lambda head: wide(head.writes))
         self.matched = cache(lambda head: self.grams.matching @ self.queries(head).T)  # (d_model, d_head)
-        self.form = cache(lambda head: mean_form(head, positions))
+        self.forms = cache(lambda layer: mean_form(Head(model, layer, 0), positions))
+
+    def form(self, head: Head) -> LinearMap:
+        """What stands between queries and keys, the same for all heads of a layer."""
+        return self.forms(head.layer)
 
     def pair(self, late: Head, early: Head) -> InductionPair:
         return InductionPair(

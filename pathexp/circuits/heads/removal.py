@@ -11,7 +11,8 @@ import numpy as np
 
 from ...graph import Array
 from ...labels import read_label
-from ...model.forward import rerun
+from ...model.forward import logits_of
+from ...model.softmax import log_softmax
 from .repeated_tokens import RepeatedRun, RepeatedTokens
 
 
@@ -50,12 +51,14 @@ def removals(texts: RepeatedTokens, heads: Iterable[str], runs: int) -> tuple[Re
 
 def _fall(run: RepeatedRun, label: str) -> Array:
     """The fall of the log-probability of the token that comes next, at every query of the second copy but the last."""
-    place = read_label(label)
-    result = run.trace.head_results[place.layer or 0, place.index or 0]
-    without = rerun(run.trace, {f"L{place.layer}.attn_result": lambda given: given - result})
+    place, trace = read_label(label), run.trace
+    at = place.layer or 0, place.index or 0
+    result = trace.z[at] @ trace.model.weights.W_O[at].T
+    without = logits_of(trace, {f"L{place.layer}.attn_result": lambda given: given - result})
     queries = np.array(run.second)[:-1]
-    coming = run.trace.tokens[queries + 1]
-    return np.asarray(run.trace.log_probs[queries, coming] - without.log_probs[queries, coming])
+    coming = trace.tokens[queries + 1]
+    left = log_softmax(without[queries])[np.arange(len(queries)), coming]
+    return np.asarray(trace.log_probs[queries, coming] - left)
 
 
 def _summed(label: str, falls: Array) -> Removal:

@@ -86,7 +86,7 @@ def copied(run: RepeatedRun) -> Array:
     read = unembedding(model).T.apply(one_hot)
     coming = (np.arange(run.length) + 1) % run.length
     layers = (
-        _wins(run.trace.head_results[layer][:, queries], _through(model, layer, read), coming)
+        _wins(run.trace.z[layer][:, queries], _through(model, layer, read) @ model.weights.W_O[layer], coming)
         for layer in range(model.config.n_layers)
     )
     found = np.array(list(layers))
@@ -101,8 +101,8 @@ def _through(model: Model, layer: int, read: Array) -> Array:
 
 
 def _wins(given: Array, read: Array, coming: Tokens) -> Array:
-    """At which share of queries each head (H) raises what comes above all else: given (H, n, d), read (n, d)."""
-    raised = given @ read.T
+    """At which share of queries each head (H) raises what comes above all else: given (H, n, h), read (H, n, h)."""
+    raised = given @ np.swapaxes(read, -1, -2)
     own = np.take_along_axis(raised, np.broadcast_to(coming[:, None], (*raised.shape[:2], 1)), axis=-1)
     np.put_along_axis(raised, np.broadcast_to(coming[:, None], (*raised.shape[:2], 1)), -np.inf, axis=-1)
     return np.asarray((own[..., 0] > raised.max(axis=-1)).mean(axis=-1))

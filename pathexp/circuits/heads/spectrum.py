@@ -6,6 +6,7 @@ Elhage et al. 2021, "Detecting Copying Behavior".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class Spectrum:
         """Σ|λ|."""
         return float(np.abs(self.eigenvalues).sum())
 
-    @property
+    @cached_property
     def score(self) -> float | None:
         """The copying score Σλ / Σ|λ|; real, since eigenvalues come in conjugate pairs."""
         return None if self.reason else float(self.eigenvalues.real.sum()) / self.total + 0.0

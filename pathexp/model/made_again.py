@@ -1,0 +1,62 @@
+"""Parts of a long run that are not kept: made again, a layer at a time, where they are asked for.
+
+Scores and patterns of n tokens are n² numbers a head: of 1,000 tokens of a model of 135 million parameters more than four
+times as many bytes as its weights in double precision. Queries and keys hold what they are made of, so only these are kept.
+What is made again is kept within the one budget, and equals, to the last bit, what the run had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .attention import entering, softmax
+from .config import Config
+from .stored import StoredLayers
+
+Array = npt.NDArray[np.float64]
+
+MOST = 2**28
+"""How many bytes of scores, or of another array of all layers that follows from others, a run keeps at most."""
+
+
+def is_long(config: Config, n: int) -> bool:
+    """Whether the scores of a run of n tokens are not kept."""
+    return 8 * config.n_layers * config.n_heads * n * n > MOST
+
+
+def scores_and_patterns(queries: Array, keys: Array, config: Config) -> tuple[Array, Array]:
+    """Return scores and patterns (L, H, n, n) that are made where asked for, of queries (L, H, n, h) and keys (L, G, n, h).
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2, heads=3).run([3, 1, 2])
+    >>> scores, patterns = scores_and_patterns(trace.queries, trace.keys, trace.config)
+    >>> bool((scores[1] == trace.scores[1]).all() and (patterns[0, 2] == trace.patterns[0, 2]).all())
+    True
+    """
+    shape = (*queries.shape[:3], queries.shape[2])
+
+    def scores(layer: int) -> Array:
+        return entering(queries[layer], keys[layer], layer, config)
+
+    return _later("scores", shape, scores), by_layer("patterns", shape, lambda layer: softmax(scores(layer)))
+
+
+def by_layer(name: str, shape: tuple[int, ...], make: Callable[[int], Array]) -> Array:
+    """Return an array of all layers, `make` making that of each: whole, or, where it is large, as each is asked for."""
+    if 8 * math.prod(shape) > MOST:
+        return _later(name, shape, make)
+    made = np.empty(shape)
+    for layer in range(shape[0]):
+        made[layer] = make(layer)
+    made.setflags(write=False)
+    return made
+
+
+def _later(name: str, shape: tuple[int, ...], make: Callable[[int], Array]) -> Array:
+    """An array of all layers that is made where asked for; minus infinity may be in it."""
+    return cast(Array, StoredLayers(name, shape, make, finite=False))
