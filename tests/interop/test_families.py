@@ -41,6 +41,25 @@ LONGROPE = {
 }  # fmt: skip
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 BERT = {**NO_GROUPS, "layer_norm_eps": 1e-3}
+ROBERTA = {
+    **NO_GROUPS,
+    "max_position_embeddings": 69,
+    "pad_token_id": 28,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-3,
+}
+DISTILBERT = {
+    "vocab_size": 29,
+    "dim": 24,
+    "n_layers": 3,
+    "n_heads": 4,
+    "hidden_dim": 20,
+    "max_position_embeddings": 40,
+}
+MODERNBERT = {
+    **NO_GROUPS, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2,
+    "local_attention": 6, "global_attn_every_n_layers": 2, "global_rope_theta": 900.0, "local_rope_theta": 30.0,
+}  # fmt: skip
 GPT2 = {"vocab_size": 29, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_inner": 20}
 
 FALCON = {
@@ -52,7 +71,7 @@ FALCON = {
 }
 WITHOUT_PATTERNS = {"falcon, slopes"}  # asked for patterns, transformers adds its slopes twice
 
-NAMES = {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM", "Bert": "BertForMaskedLM"}
+NAMES = {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT2),
     "gpt2 unscaled relu untied": (
@@ -119,6 +138,34 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert as a decoder, untied": (
         "Bert",
         {**BERT, "is_decoder": True, "tie_word_embeddings": False, "hidden_act": "gelu_new"},
+    ),
+    "opt, norms behind, narrow tables": (
+        "OPT",
+        {
+            "vocab_size": 29, "hidden_size": 24, "num_hidden_layers": 3, "ffn_dim": 20, "num_attention_heads": 4,
+            "max_position_embeddings": 40, "word_embed_proj_dim": 10, "do_layer_norm_before": False,
+        },
+    ),
+    "opt without its final norm": (
+        "OPT",
+        {
+            "vocab_size": 29, "hidden_size": 24, "num_hidden_layers": 3, "ffn_dim": 20, "num_attention_heads": 4,
+            "max_position_embeddings": 40, "word_embed_proj_dim": 24, "_remove_final_layer_norm": True,
+        },
+    ),
+    "roberta": ("Roberta", ROBERTA),
+    "roberta untied": ("Roberta", {**ROBERTA, "tie_word_embeddings": False, "hidden_act": "relu"}),
+    "xlm-roberta": ("XLMRoberta", ROBERTA),
+    "camembert": ("Camembert", ROBERTA),
+    "distilbert": ("DistilBert", DISTILBERT),
+    "distilbert sinusoidal": ("DistilBert", {**DISTILBERT, "sinusoidal_pos_embds": True, "activation": "relu"}),
+    "modernbert": ("ModernBert", MODERNBERT),
+    "modernbert biased": (
+        "ModernBert",
+        {
+            **MODERNBERT, "norm_bias": True, "attention_bias": True, "mlp_bias": True, "classifier_bias": True,
+            "decoder_bias": False, "classifier_activation": "silu", "hidden_activation": "gelu_pytorch_tanh",
+        },
     ),
     "olmo2": ("Olmo2", {**SIZES, "rope_theta": 500.0, "attention_bias": True}),
     "starcoder2": ("Starcoder2", {**SIZES, "rope_theta": 500.0, "sliding_window": WINDOW}),
@@ -214,7 +261,8 @@ def made(case: str, folder: Path) -> Any:
     family, sizes = CASES[case]
     config = getattr(transformers, f"{family}Config")(**sizes)
     config._attn_implementation = "sdpa" if case in WITHOUT_PATTERNS else "eager"
-    name = NAMES.get(family, f"{family}ForCausalLM")
+    encoder = family.endswith(("Roberta", "Bert", "Camembert"))
+    name = NAMES.get(family, f"{family}ForMaskedLM" if encoder else f"{family}ForCausalLM")
     if family == "Bert" and config.is_decoder:
         name = "BertLMHeadModel"
     model = getattr(transformers, name)(config).double().eval()
@@ -230,7 +278,7 @@ def compare(model: Any, ours: Model) -> float:
     rng = np.random.default_rng(0)
     worst, patterns = 0.0, model.config._attn_implementation == "eager"
     for length in LENGTHS:
-        tokens = rng.integers(0, 29, length)
+        tokens = rng.integers(0, 28, length)  # the last may pad
         theirs = model(torch.tensor(tokens)[None], output_attentions=patterns)
         trace = ours.run(tokens)
         for layer, pattern in enumerate(theirs.attentions if patterns else ()):
@@ -288,3 +336,52 @@ def renamed(path: Path, old: str, new: str) -> None:
 
     tensors = load_file(path)
     save_file({new + n.removeprefix(old) if n.startswith(old) else n: t for n, t in tensors.items()}, path)
+
+
+HEADS = {
+    "GPT2ForSequenceClassification": (GPT2, -1),
+    "GPT2ForTokenClassification": (GPT2, None),
+    "GPT2ForQuestionAnswering": (GPT2, None),
+    "LlamaForSequenceClassification": (OWN_HEAD, -1),
+    "LlamaForTokenClassification": (OWN_HEAD, None),
+    "BertForSequenceClassification": (BERT, 0),
+    "BertForNextSentencePrediction": (BERT, 0),
+    "BertForTokenClassification": (BERT, None),
+    "BertForQuestionAnswering": (BERT, None),
+    "RobertaForSequenceClassification": (ROBERTA, 0),
+    "RobertaForTokenClassification": (ROBERTA, None),
+    "DistilBertForSequenceClassification": (DISTILBERT, 0),
+    "DistilBertForTokenClassification": (DISTILBERT, None),
+    "DistilBertForQuestionAnswering": (DISTILBERT, None),
+    "ModernBertForSequenceClassification": (MODERNBERT, 0),
+    "ModernBertForTokenClassification": (MODERNBERT, None),
+    "ModernBertForQuestionAnswering": (MODERNBERT, None),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_over_classes_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    """Of one position (the first, the last), or of each."""
+    sizes, place = HEADS[name]
+    labels = 2 if "Question" in name or "Next" in name else 5
+    with in_double():
+        config = getattr(transformers, name.split("For")[0] + "Config")(**sizes, num_labels=labels)
+        model = getattr(transformers, name)(config).double().eval()
+        shake(model, seed=len(name))
+        model.save_pretrained(tmp_path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ours = load(tmp_path)
+        assert ours.config.d_out == labels
+        for length in LENGTHS:
+            tokens = np.random.default_rng(length).integers(0, 28, length)
+            found = model(torch.tensor(tokens)[None])
+            logits = (
+                found.logits if "logits" in found else torch.stack([found.start_logits, found.end_logits], -1)
+            )
+            theirs, trace = logits[0].numpy(), ours.run(tokens)
+            mine = trace.logits if place is None else trace.logits[place]
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
+    short = ours.run(tokens[:9])
+    assert px.expand(px.freeze(short, mlp="gate")).verify().ok
+    assert px.expand(px.freeze(short, mlp="source")).verify().ok

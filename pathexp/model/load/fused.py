@@ -62,6 +62,7 @@ LAYOUTS: Mapping[str, Split] = {
     "gpt_bigcode": head_by_head,
     "gpt_bigcode multi-query": blocks,
     "gpt_neox": head_by_head,
+    "modernbert": blocks,
     "mpt": blocks,
     "phi3": blocks,
 }

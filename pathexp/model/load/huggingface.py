@@ -15,9 +15,10 @@ from ..config import Config
 from ..model import Model
 from ..weights import Weights
 from .checkpoint import Checkpoint, Renamed, check_layers, refuse_quantized
-from .families.bert import BERT
+from .families.bert import BERT, ROBERTA
 from .families.bloom import BLOOM
 from .families.cohere import COHERE, COHERE2
+from .families.distilbert import DISTILBERT
 from .families.falcon import FALCON
 from .families.gpt2 import GPT2
 from .families.gpt_bigcode import GPT_BIGCODE
@@ -39,6 +40,7 @@ from .families.llama import (
     SMOLLM3,
 )
 from .families.mixtures import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
+from .families.modernbert import MODERNBERT
 from .families.mpt import MPT
 from .families.opt import OPT
 from .families.phi import PHI
@@ -57,8 +59,10 @@ CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 FAMILIES: Mapping[str, Family] = {
     "bert": BERT,
     "bloom": BLOOM,
+    "camembert": ROBERTA,
     "cohere": COHERE,
     "cohere2": COHERE2,
+    "distilbert": DISTILBERT,
     "falcon": FALCON,
     "gemma": GEMMA,
     "gemma2": GEMMA2,
@@ -72,6 +76,7 @@ FAMILIES: Mapping[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,
     "mixtral": MIXTRAL,
+    "modernbert": MODERNBERT,
     "mpt": MPT,
     "nemotron": NEMOTRON,
     "olmo": OLMO,
@@ -84,9 +89,11 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2_moe": QWEN2_MOE,
     "qwen3": QWEN3,
     "qwen3_moe": QWEN3_MOE,
+    "roberta": ROBERTA,
     "smollm3": SMOLLM3,
     "stablelm": STABLELM,
     "starcoder2": STARCODER2,
+    "xlm-roberta": ROBERTA,
 }
 """The architectures that are known, by the ``model_type`` of config.json."""
 
@@ -208,11 +215,14 @@ def _read(
 ) -> tuple[Config, Weights]:
     config = plan.config
     names = family.embedding, family.unembedding
-    tables = find_tables(checkpoint, names, (config.d_vocab, config.d_model), tied, options)
+    shape = config.d_vocab, plan.table_width or config.d_model
+    tables = find_tables(checkpoint, names, shape, tied, options, plan.head)
     unused = [*plan.unused, *family.beside]
     arrays = gather(checkpoint, [*tables.pieces, *plan.pieces], config.n_layers, unused)
     _check_frequencies(checkpoint, config)
-    config = replace(stretched(config), tied=tables.shared, d_out=tables.d_out or config.d_out)
+    config = replace(
+        stretched(config), tied=tables.shared and plan.table_width is None, d_out=tables.d_out or config.d_out
+    )
     return config, Weights(**plan.finish(tables.complete(arrays)))
 
 

@@ -33,11 +33,16 @@ class Tables:
 
 
 def find_tables(
-    checkpoint: Checkpoint, names: tuple[str, str], shape: tuple[int, int], tied: bool, options: Options
+    checkpoint: Checkpoint,
+    names: tuple[str, str],
+    shape: tuple[int, int],
+    tied: bool,
+    options: Options,
+    head: str | None = None,
 ) -> Tables:
     """Decide where W_E and W_U come from; ``shape`` is (d_vocab, d_model), as both are stored.
 
-    A map to classes (`score`, `classifier`) takes the place of an unembedding that is not stored.
+    A map to classes takes the place of an unembedding: ``head``, or where none is stored, `score` and its like.
     Raises LoadError if one is missing in a model that is not tied (``tie=True`` says that it is), if ``tie``
     is asked of two that differ, and, with ``strict``, if a tied model stores two that differ; without, the
     stored unembedding is taken, with a warning.
@@ -45,7 +50,7 @@ def find_tables(
     if options.no_unembedding:
         return Tables((Piece(names[0], shape, {"W_E": transposed}),), shared=False, d_out=shape[1])
     stored = [name for name in names if name in checkpoint.shapes]
-    if names[1] not in stored and (head := _class_head(checkpoint)):
+    if head or (names[1] not in stored and (head := _class_head(checkpoint))):
         return _with_head(checkpoint, names[0], shape, head)
     if len(stored) == 2 and options.tie and not tied:
         _check_tie(checkpoint, names)
@@ -63,10 +68,18 @@ def find_tables(
 
 def _class_head(checkpoint: Checkpoint) -> str | None:
     """The map from the final stream to classes, where one is stored in the place of an unembedding."""
-    return next((name for name in ("score", "classifier") if f"{name}.weight" in checkpoint.shapes), None)
+    return next(
+        (name for name in ("score", "classifier", "qa_outputs") if f"{name}.weight" in checkpoint.shapes),
+        None,
+    )
 
 
 def _with_head(checkpoint: Checkpoint, embedding: str, shape: tuple[int, int], head: str) -> Tables:
+    if not checkpoint.shapes.get(f"{head}.weight"):
+        raise LoadError(
+            f"Cannot load {checkpoint.where}: {head + '.weight'!r}, the map to the outputs of a model of its class, "
+            "is missing. If no outputs are wanted: load(..., no_unembedding=True)."
+        )
     classes = checkpoint.shapes[f"{head}.weight"][0]
     pieces = [Piece(embedding, shape, {"W_E": transposed})]
     pieces.append(Piece(f"{head}.weight", (classes, shape[1]), {"W_U": as_it_is}))

@@ -364,7 +364,7 @@ def test_an_unknown_key_is_refused_by_name_unless_it_is_waved_through(tmp_path: 
         ({"model_type": "t5", "is_encoder_decoder": True}, "'is_encoder_decoder'"),
         (
             {"model_type": "mamba"},
-            "model_type 'mamba' is not known; known: bert, bloom, cohere, cohere2, falcon",
+            "model_type 'mamba' is not known; known: bert, bloom, camembert, cohere",
         ),
         ({"model_type": None}, "model_type None"),
         ({"model_type": ["llama"]}, r"model_type \['llama'\] is not known"),

@@ -57,6 +57,20 @@ MPT: Config = {
 GEMMA3: Config = {**LIKE_LLAMA, "model_type": "gemma3_text", "head_dim": 6}
 SMOLLM3: Config = {**LIKE_LLAMA, "model_type": "smollm3"}
 COHERE2: Config = {**LIKE_LLAMA, "model_type": "cohere2"}
+ENCODER: Config = {k: v for k, v in LIKE_LLAMA.items() if k != "num_key_value_heads"}
+BERT: Config = {**ENCODER, "model_type": "bert"}
+ROBERTA: Config = {**ENCODER, "model_type": "roberta", "pad_token_id": 1}
+MODERNBERT: Config = {**ENCODER, "model_type": "modernbert"}
+OPT: Config = {
+    "model_type": "opt",
+    "vocab_size": 11,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "ffn_dim": 10,
+    "max_position_embeddings": 40,
+    "word_embed_proj_dim": 24,
+}
 OLMO: Config = {**LIKE_LLAMA, "model_type": "olmo"}
 STARCODER2: Config = {**LIKE_LLAMA, "model_type": "starcoder2"}
 
@@ -87,6 +101,20 @@ def refused(place: Path, message: str) -> None:
         (COHERE2, {"order_of_interleaved_layers": "global_attn_first"}, "another order of layers"),
         (COHERE2, {"use_qk_norm": True}, "no norm of queries and keys"),
         (COHERE2, {"layer_switch": 2}, "'layer_switch' is 2, known is 4"),
+        (BERT, {"architectures": ["BertForSomething"]}, r"BertForSomething.*head is not known here; known: …ForMaskedLM"),
+        (BERT, {"architectures": "BertForMaskedLM"}, "'architectures' must be a list of names"),
+        (BERT, {"architectures": ["BertForTokenClassification"]}, "'classifier.weight', the map to the outputs"),
+        (BERT, {"position_embedding_type": "relative_key"}, "other positions of BERT"),
+        (ROBERTA, {"architectures": ["RobertaForNextSentencePrediction"]}, "whose head is not known here"),
+        (ROBERTA, {"pad_token_id": 39}, "'pad_token_id' must be a token before whose number positions begin, found 39"),
+        (
+            MODERNBERT,
+            {"architectures": ["ModernBertForSequenceClassification"], "classifier_pooling": "mean"},
+            "a head over the mean of positions is not known here",
+        ),
+        (OPT, {"enable_bias": False}, "OPT without biases"),
+        (OPT, {"do_layer_norm_before": "no"}, "'do_layer_norm_before' must be true or false"),
+        (OPT, {"word_embed_proj_dim": 8}, "'model.decoder.project_in.weight' is missing"),
         (MPT, {"no_bias": False}, "'no_bias' is False, known is True"),
         (MPT, {"attn_config": {"alibi": False}}, "'alibi' is False, known is True"),
         (MPT, {"attn_config": {"clip_qkv": 6}}, "attn_config: 'clip_qkv' is 6: queries, keys and values"),

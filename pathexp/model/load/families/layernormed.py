@@ -58,7 +58,7 @@ def _plan(kind: Kind, keys: Keys, options: Options) -> Plan:
     if config.qk_norm is None:
         return Plan(config, pieces, ROTARY_BUFFERS)
     pieces += one_by_one(config, LAYER + "self_attn.{side}_layernorm.norms.{head}")
-    return Plan(config, pieces, ROTARY_BUFFERS, stacked)
+    return Plan(config, pieces, ROTARY_BUFFERS, finish=stacked)
 
 
 def _norms(c: Config, gain: Turn | None) -> Iterator[Piece]:

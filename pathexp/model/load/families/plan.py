@@ -33,12 +33,15 @@ class Plan:
     """One model: its configuration and where its arrays are.
 
     ``pieces`` leave out the two tables of tokens; ``unused`` are patterns of tensors that may be there and
-    are not read; ``finish`` makes of the arrays as gathered those of Weights.
+    are not read; ``head``: the map to outputs, in the place of the table of tokens; ``table_width``: the columns of
+    the tables, where they are not d_model; ``finish`` makes of the arrays as gathered those of Weights.
     """
 
     config: Config
     pieces: Sequence[Piece]
     unused: Sequence[str] = ()
+    head: str | None = None
+    table_width: int | None = None
     finish: Callable[[Arrays], Arrays] = lambda arrays: arrays
 
 
