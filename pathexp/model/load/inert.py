@@ -24,6 +24,6 @@ INERT = frozenset((
     "cache_implementation", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
     "tie_encoder_decoder", "unsloth_version", "unsloth_fixed", "use_flash_attn",
     "attention_probs_dropout", "embedding_dropout", "residual_dropout", "cross_attention_hidden_size", "tf_legacy_loss", "is_llama_config",
-    "_num_labels",
+    "_num_labels", "transformers.js_config", "model_max_length",
 ))
 # fmt: on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pathexp.model.load.huggingface import FAMILIES
 from pathexp.model.load.keys import Keys
 from pathexp.model.load.options import Options
 from tests.model.load.checkpoints import drawn, folder
+from tests.model.load.published_configs import OPTIONS, PUBLISHED, REFUSED
 
 Config = dict[str, Any]
 
@@ -22,11 +24,17 @@ Config = dict[str, Any]
 def tensors(config: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Seeded tensors under the names that the family gives them; both tables, so that it may be tied or not."""
     rng, family = np.random.default_rng(0), FAMILIES[config["model_type"]]
-    plan = family.plan(Keys(config, "a test"), Options())
+    values = config if family.part is None else config[family.part]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoadWarning)
+        plan = family.plan(Keys(values, "a test"), Options())
     c, found = plan.config, {}
     for piece in plan.pieces:
         found |= {name: drawn(rng, *shape) for name, shape in piece.stored(c.n_layers)}
-    table = drawn(rng, c.d_vocab, c.d_model)
+    table = drawn(rng, c.d_vocab, plan.table_width or c.d_model)
+    if plan.head is not None:
+        ends = {f"{plan.head}.weight": drawn(rng, 2, c.d_model), f"{plan.head}.bias": drawn(rng, 2)}
+        return found | ends | {family.embedding: table}
     return found | {family.embedding: table, family.unembedding: table}
 
 
@@ -144,3 +152,46 @@ def test_slopes_that_transformers_rounds_are_told(tmp_path: Path) -> None:
     with pytest.warns(LoadWarning, match="ALiBi slopes of 3 heads: taken as they are"):
         found = px.load(place).config
     np.testing.assert_allclose(found.alibi_slopes, np.array([2**-4, 2**-8, 2**-2]) / 8**0.5)
+
+
+def test_there_are_enough_and_of_many_families() -> None:
+    assert (
+        len(PUBLISHED) >= 31
+        and len({config["model_type"] for config in PUBLISHED.values()} & set(FAMILIES)) >= 25
+    )
+    assert set(REFUSED) | set(OPTIONS) <= set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name not in REFUSED])
+def test_published_configurations_load_and_run(tmp_path: Path, name: str) -> None:
+    """Whole, and with no key passed over; those that ask for a decision load once it is told."""
+    config = PUBLISHED[name]
+    unpacked = {key: value for key, value in config.items() if key != "auto_map"}
+    place = folder(tmp_path / "x", config, tensors(unpacked))
+    if name in OPTIONS:
+        refused(place, "load\\(.*ignore=")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoadWarning)
+        model = px.load(place, **OPTIONS.get(name, {}))
+    trace = model.run([3, 1, 4, 1, 5, 9, 2, 6, 5])
+    assert np.isfinite(trace.logits).all() and model.config.n_layers == 3
+    assert px.expand(px.freeze(trace, mlp="source")).verify().ok
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_published_configurations_that_are_refused_say_why(tmp_path: Path, name: str) -> None:
+    place = folder(
+        tmp_path / "x",
+        PUBLISHED[name],
+        {"a.weight": np.zeros((2, 2)), "b.weight": np.zeros(2), "c": np.zeros(1)},
+    )
+    refused(place, REFUSED[name])
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name not in REFUSED])
+def test_a_key_that_nobody_knows_is_named_in_every_family(tmp_path: Path, name: str) -> None:
+    config = {key: value for key, value in PUBLISHED[name].items() if key != "auto_map"}
+    place = folder(tmp_path / "x", {**config, "use_something_new": True}, tensors(config))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoadWarning)
+        refused(place, "'use_something_new' may change the computation")

@@ -73,6 +73,9 @@ def _norms(c: Config, gain: Turn | None) -> Iterator[Piece]:
 def _starcoder2(keys: Keys) -> Fields:
     keys.must_be("norm_type", "layer_norm", "another norm is not known here")
     keys.must_be("mlp_type", "default", "another MLP is not known here")
+    for unread in ("activation_function", "attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"):
+        keys.get(unread)  # stored beside hidden_act, and read by nothing
+    keys.must_be("scale_attn_weights", True, "scores without their scale are not known here")
     width = keys.get("sliding_window")
     return {"windows": windows(keys, keys.size("num_hidden_layers"), width, lambda layer: True)}
 
@@ -89,6 +92,11 @@ def _olmo(keys: Keys) -> Fields:
 
 def _attention_and_mlp_biases(keys: Keys) -> tuple[str, bool]:
     return "qkvo" * keys.switch("attention_bias", False), keys.switch("mlp_bias", False)
+
+
+def _nemotron(keys: Keys) -> Fields:
+    keys.must_be("kv_channels", sizes(keys)["d_head"], "it must be head_dim")
+    return {}
 
 
 def _stablelm(keys: Keys) -> Fields:
@@ -125,7 +133,7 @@ OLMO = _family(
 )
 NEMOTRON = _family(
     Kind(
-        lambda keys: {}, _attention_and_mlp_biases, "norm_eps", "relu2",
+        _nemotron, _attention_and_mlp_biases, "norm_eps", "relu2",
         mlp={"in": "up_proj", "out": "down_proj"}, gain=one_more, share=0.5,
     )
 )  # fmt: skip

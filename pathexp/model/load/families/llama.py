@@ -213,7 +213,7 @@ def _gemma3_turned(kind: Kind, keys: Keys, d_head: int) -> Fields:
 def _smollm3(keys: Keys, options: Options) -> Fields:
     n_layers, slides = keys.size("num_hidden_layers"), keys.switch("use_sliding_window", False)
     width = keys.get("sliding_window") if slides else None
-    keys.asked.add("sliding_window")
+    keys.asked |= {"sliding_window", "max_window_layers"}  # the second is stored, and read by nothing
     kinds = layer_kinds(keys, n_layers, width is not None, lambda layer: not _turns(keys)[layer])
     if SLIDING in kinds and width is None:
         raise keys.error(

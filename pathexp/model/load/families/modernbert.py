@@ -64,7 +64,9 @@ def _config(keys: Keys, end: Ending) -> Config:
     kinds = layer_kinds(keys, n_layers, True, lambda layer: layer % every != 0)
     d_head = head_size(keys, d_model, n_heads)
     turned = by_kind(keys, d_head, "local_rope_theta", ("global_rope_theta",), (10_000.0, 160_000.0))
-    whole = end is not BARE
+    whole, eps = end is not BARE, keys.assumed_number("norm_eps", 1e-5)
+    keys.must_be("layer_norm_eps", eps, "it must be norm_eps")
+    keys.get("position_embedding_type")  # stored, and read by nothing: positions are rotary
     return Config(
         n_layers=n_layers,
         n_heads=n_heads,
@@ -77,7 +79,7 @@ def _config(keys: Keys, end: Ending) -> Config:
         rotaries=tuple(turned[kind] for kind in kinds),
         windows=tuple(None if kind == FULL else width for kind in kinds),
         norm="layernorm",
-        norm_eps=keys.assumed_number("norm_eps", 1e-5),
+        norm_eps=eps,
         embed_norm=True,
         first_norm=False,
         causal=False,
