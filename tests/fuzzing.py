@@ -83,6 +83,24 @@ def seeds() -> dict[str, Seed]:
         llama = checkpoints.folder(folder / "llama")
         found["huggingface"] = Seed(_files(llama, *(file.name for file in llama.iterdir())), _loaded(""))
         arrays = checkpoints.llama_arrays()
+        told = {"config": model.config.to_dict(), "names": {name: name for name in ("W_E", "W_U", "W_pos")}}
+        arrays_by_name = {n: np.asarray(a) for n, a in model.weights.arrays().items()}
+        told["names"] |= {
+            n: f"{n}.{{layer}}"
+            for n, a in arrays_by_name.items()
+            if n not in told["names"] and "final" not in n
+        }
+        told["names"] |= {n: n for n in arrays_by_name if "final" in n or n == "b_U"}
+        raw = {n: a for n, a in arrays_by_name.items() if told["names"][n] == n}
+        raw |= {f"{n}.{l}": one for n, a in arrays_by_name.items() if n not in raw for l, one in enumerate(a)}
+        np.savez(folder / "r.npz", header=json.dumps(told), **raw)
+        found["raw"] = Seed(_files(folder, "r.npz"), _loaded("r.npz"))
+        (folder / "j.json").write_text(json.dumps({name: array.tolist() for name, array in raw.items()}))
+        (folder / "h.json").write_text(json.dumps(told))
+        found["named"] = Seed(
+            _files(folder, "j.json", "h.json"),
+            lambda there: px.load(there / "j.json", header=there / "h.json").run([0, 1]),
+        )
         sharded = folder / "shards"
         sharded.mkdir()
         (sharded / "config.json").write_text(json.dumps(dict(checkpoints.LLAMA)))

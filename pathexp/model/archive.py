@@ -160,7 +160,10 @@ _LONGEST_HEADER = 1 << 28
 
 def _read_header(raw: npt.NDArray[Any] | None) -> dict[str, Any]:
     if raw is None:
-        raise LoadError(f"it has no {HEADER!r}: it is an npz file, but not one that pathexp wrote.")
+        raise LoadError(
+            f"it has no {HEADER!r}: it is an npz file, but not one that pathexp wrote. Say what its arrays are: "
+            "load(..., header=...), or --header FILE."
+        )
     try:
         header = json.loads(raw.tobytes().decode())
     except ValueError as error:

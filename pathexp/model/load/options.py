@@ -24,6 +24,8 @@ class Options:
     revision: of a model of the hub, the branch, tag or commit.
     download: whether a model of the hub may be fetched; else it must be in the local cache.
     config: of a state dict, its configuration, as a mapping or the object itself.
+    names: of arrays under other names, which of ours each is, as pathexp.model.load.named_arrays.from_named has it.
+    header: of a file of arrays, config, names, ignore and tokenizer, as a mapping or the path of a JSON file.
     """
 
     tie: bool = False
@@ -34,6 +36,8 @@ class Options:
     embedding_scale: str = "float64"
     tokenizer: Any = None
     config: Any = None
+    names: Any = None
+    header: Any = None
     revision: str | None = None
     download: bool = False
 

@@ -9,10 +9,10 @@ def of_pickles(name: str) -> str:
     >>> print(of_pickles("model.pt"))
     a torch file is a Python pickle, which can run code when it is read, and is refused. Read it with torch:
       state = torch.load('model.pt', weights_only=True)
-      px.load(state, config=...)  # the configuration of transformers or TransformerLens, or a px.Config
+      px.load(state, config=...)  # the configuration of transformers or TransformerLens; other names: names=
     """
     return (
         "a torch file is a Python pickle, which can run code when it is read, and is refused. Read it with torch:\n"
         f"  state = torch.load({name!r}, weights_only=True)\n"
-        "  px.load(state, config=...)  # the configuration of transformers or TransformerLens, or a px.Config"
+        "  px.load(state, config=...)  # the configuration of transformers or TransformerLens; other names: names="
     )

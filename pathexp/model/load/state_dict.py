@@ -13,56 +13,60 @@ from .checkpoint import Held, as_array, listed
 from .given_tokenizer import given_tokenizer
 from .huggingface import assembled
 from .keys import Keys
+from .named_arrays import from_named, unnamed
 from .options import CHECKPOINT, Options
 from .transformer_lens import from_transformer_lens, is_lens_state
 
-_WHERE = "the state dict"
 _ADVICE = (
     "Give config=: the configuration of transformers (with its model_type), the cfg of TransformerLens, or a px.Config "
-    "for arrays by the names of px.Weights."
+    "for arrays by the names of px.Weights, or by names= that say which is which."
 )
 
 
-def from_state_dict(state: Mapping[str, Any], options: Options) -> Model:
-    """A model from named tensors and ``options.config``.
+def from_state_dict(state: Mapping[str, Any], options: Options, where: str = "the state dict") -> Model:
+    """A model from named tensors and ``options.config``; ``where`` they are, for messages.
 
     Names as TransformerLens has them go with its configuration; a configuration with ``model_type`` goes with names as
-    transformers has them; a px.Config, or its ``to_dict``, with those of px.Weights.
+    transformers has them; a px.Config, or its ``to_dict``, with those of px.Weights, or with any names that
+    ``options.names`` tells.
 
     Raises LoadError for a configuration that is missing or of no known kind, and as the readers do.
     """
-    _check_names(state)
+    _check_names(state, where)
     if options.config is None:
         raise LoadError(
-            f"Cannot load {_WHERE}: tensors alone do not say what is computed with them. {_ADVICE}"
+            f"Cannot load {where}: tensors alone do not say what is computed with them. {_ADVICE}"
         )
-    if is_lens_state(state):
-        options.only(("config", "ignore", "tokenizer"), _WHERE, "a state dict of TransformerLens leaves")
+    if options.names is not None:
+        options.only(("config", "names", "ignore", "tokenizer"), where, "named arrays leave")
+        found = from_named(Held(state, where), options.config, options.names, options.ignore)
+    elif is_lens_state(state):
+        options.only(("config", "ignore", "tokenizer"), where, "a state dict of TransformerLens leaves")
         found = from_transformer_lens(state, options.config, ignore=options.ignore)
-    elif "model_type" in (values := _values(options.config)):
-        options.only((*CHECKPOINT, "config", "tokenizer"), _WHERE, "a state dict of transformers leaves")
-        found = _of_transformers(state, values, options)
+    elif "model_type" in (values := _values(options.config, where)):
+        options.only((*CHECKPOINT, "config", "tokenizer"), where, "a state dict of transformers leaves")
+        found = _of_transformers(state, values, options, where)
     else:
-        options.only(("config", "tokenizer"), _WHERE, "arrays by the names of px.Weights leave")
-        found = _by_our_names(state, options.config, values)
+        options.only(("config", "tokenizer"), where, "arrays by the names of px.Weights leave")
+        found = _by_our_names(state, options.config, values, where)
     return given_tokenizer(found, options.tokenizer)
 
 
-def _check_names(state: Mapping[Any, Any]) -> None:
+def _check_names(state: Mapping[Any, Any], where: str) -> None:
     """Names are texts, and tensors can be looked at; a checkpoint of a training run often holds them one level below."""
     if odd := [key for key in state if not isinstance(key, str)]:
-        raise LoadError(f"Cannot load {_WHERE}: its names must be texts, found {odd[0]!r:.60}.")
+        raise LoadError(f"Cannot load {where}: its names must be texts, found {odd[0]!r:.60}.")
     below = [key for key, value in state.items() if isinstance(value, Mapping)]
     if below:
         raise LoadError(
-            f"Cannot load {_WHERE}: under {listed(below, 3)} it holds mappings, no tensors, as a checkpoint of a training "
+            f"Cannot load {where}: under {listed(below, 3)} it holds mappings, no tensors, as a checkpoint of a training "
             f"run does: give the one that holds the tensors, as in load(checkpoint[{below[0]!r:.40}], ...)."
         )
     if not state:
-        raise LoadError(f"Cannot load {_WHERE}: it is empty.")
+        raise LoadError(f"Cannot load {where}: it is empty.")
 
 
-def _values(config: Any) -> Mapping[str, Any]:
+def _values(config: Any, where: str) -> Mapping[str, Any]:
     """The values of a configuration: a mapping, ours, or an object of transformers."""
     if isinstance(config, Mapping):
         return config
@@ -70,32 +74,31 @@ def _values(config: Any) -> Mapping[str, Any]:
         found = config.to_dict()
         if isinstance(found, Mapping):
             return found
-    raise LoadError(f"Cannot load {_WHERE}: found config={config!r:.60}. {_ADVICE}")
+    raise LoadError(f"Cannot load {where}: found config={config!r:.60}. {_ADVICE}")
 
 
-def _of_transformers(state: Mapping[str, Any], values: Mapping[str, Any], options: Options) -> Model:
+def _of_transformers(
+    state: Mapping[str, Any], values: Mapping[str, Any], options: Options, where: str
+) -> Model:
     try:
-        config, weights = assembled(Keys(values, _WHERE), Held(state, _WHERE), options)
+        config, weights = assembled(Keys(values, where), Held(state, where), options)
         return Model(config, weights, name=str(values["model_type"]))
     except LoadError:
         raise
     except PathexpError as error:
-        raise LoadError(f"Cannot load {_WHERE}: {error}") from error
+        raise LoadError(f"Cannot load {where}: {error}") from error
 
 
-def _by_our_names(state: Mapping[str, Any], config: Any, values: Mapping[str, Any]) -> Model:
+def _by_our_names(state: Mapping[str, Any], config: Any, values: Mapping[str, Any], where: str) -> Model:
     unknown = sorted(set(state) - set(Weights.__dataclass_fields__))
     if unknown:
-        raise LoadError(
-            f"Cannot load {_WHERE}: {listed(unknown)} are not names of px.Weights, and config is no configuration of "
-            "transformers (model_type) or TransformerLens (names as embed.W_E)."
-        )
+        raise unnamed(unknown, where)
     try:
         sizes = config if isinstance(config, Config) else Config.from_dict(values)
         return Model(sizes, Weights(**{name: as_array(tensor) for name, tensor in state.items()}))
     except TypeError as error:
         raise LoadError(
-            f"Cannot load {_WHERE}: {str(error).replace('Weights.__init__()', 'px.Weights')}."
+            f"Cannot load {where}: {str(error).replace('Weights.__init__()', 'px.Weights')}."
         ) from error
     except PathexpError as error:
-        raise LoadError(f"Cannot load {_WHERE}: {error}") from error
+        raise LoadError(f"Cannot load {where}: {error}") from error

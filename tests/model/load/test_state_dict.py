@@ -52,7 +52,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "numbers for names": ({1: np.ones(2)}, {}, "names must be texts, found 1"),
     "another configuration": (state(MODEL), {"config": 3}, "must be a mapping or a config object, found 3"),
     "no configuration of ours": ({"W_E": np.ones((2, 2))}, {"config": 3}, "found config=3"),
-    "names of nobody": ({"wte": np.ones((2, 2))}, {"config": MODEL.config}, "'wte' are not names of px.Weights"),
+    "names of nobody": ({"wte": np.ones((2, 2))}, {"config": MODEL.config}, "nothing says what 'wte' are. Say it with names="),
     "one array too few": ({"W_E": np.ones((2, 2))}, {"config": MODEL.config}, "px.Weights missing 5 required"),
     "an option that decides nothing": (state(MODEL), {"config": told(MODEL.config), "tie": True}, "nothing open that tie"),
     "an encoder of TransformerLens": (
