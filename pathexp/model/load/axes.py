@@ -38,7 +38,6 @@ _OURS: Mapping[str, tuple[str, ...]] = {
     "W_in_shared": ("layer", *_SHARED, *_D), "W_gate_shared": ("layer", *_SHARED, *_D),
     "W_out_shared": ("layer", *_D, *_SHARED), "b_in_shared": ("layer", *_SHARED), "b_gate_shared": ("layer", *_SHARED),
     "b_out_shared": ("layer", *_D), "W_shared_gate": ("layer", *_D), "b_shared_gate": ("layer",),
-    "g_final": _D, "b_final": _D, "g_embed": _D, "b_embed": _D,
 }  # fmt: skip
 _OF_HEADS = {"q": "head", "k": "kv_head"}
 _ALIKE = {"head": "kv_head", "vocab": "out"}
@@ -58,7 +57,7 @@ def our_axes(name: str, shape: Shape) -> tuple[str, ...]:
     kind = name.split("_", 1)[1]
     if kind in _OF_HEADS:
         return ("layer", "d_head") if len(shape) == 2 else ("layer", _OF_HEADS[kind], "d_head")
-    return ("layer", *_D)
+    return _D if len(shape) == 1 else ("layer", *_D)
 
 
 def axis_sizes(config: Config) -> dict[str, int]:
