@@ -29,7 +29,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -266,7 +266,16 @@ class Judge:
             *in_order(self.runs, path, line if mutant.lines else body, near),
             *in_order(self.runs, path, body, near),
         ]
-        return list(dict.fromkeys([*ranked, *([] if mutant.lines else self._importing(mutant))]))
+        more = self._unknown(ranked, near) if mutant.lines else self._importing(mutant)
+        return list(dict.fromkeys([*ranked, *more]))
+
+    def _unknown(self, ranked: list[str], near: Callable[[str], bool]) -> list[str]:
+        """Tests that were not followed to the end of their file's time, of files that are near or run the function."""
+        files = {test.split("::")[0] for test in ranked}
+        left = [test for test in (self.warm.tests if self.warm else ()) if test not in self.runs]
+        known = [test for test in left if test.split("::")[0] in files or near(test)]
+        random.Random(0).shuffle(known)
+        return sorted(known, key=lambda test: not near(test))
 
     def _importing(self, mutant: Mutant) -> Iterator[str]:
         """The tests of files that import a module: they may see what runs at import alone."""

@@ -12,6 +12,7 @@ from pathexp.algebra import (
     Chain,
     Identity,
     Scaled,
+    Space,
     Zero,
     add,
     adjoint_gap,
@@ -239,3 +240,29 @@ def test_square_law_on_maps_drawn_at_random(name, made, seed):
 def test_the_zoo_is_square_often_enough():
     """A law that no maker reaches cannot fail."""
     assert len(SQUARE) >= 15
+
+
+class _Crooked:
+    """A map whose transpose is off by a third."""
+
+    def __init__(self, array):
+        self.array = array
+        self.target, self.source = Space("to", array.shape[0]), Space("from", array.shape[1])
+
+    def apply(self, x):
+        return self.array @ x
+
+    @property
+    def T(self):
+        return _Crooked(self.array.T * 4 / 3)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
+def test_the_dot_test_finds_a_wrong_transpose_whatever_the_size_of_the_map(size):
+    array = np.random.default_rng(1).standard_normal((4, 3))
+    gaps = [adjoint_gap(_Crooked(array * by), np.random.default_rng(2)) for by in (1.0, size)]
+    x, y = np.random.default_rng(2).standard_normal(3), np.random.default_rng(2).standard_normal(7)[3:]
+    forward, backward = array @ x, array.T @ y * 4 / 3
+    norm = np.linalg.norm
+    wanted = abs(y @ forward - backward @ x) / (norm(y) * norm(forward) + norm(backward) * norm(x))
+    assert gaps == pytest.approx([wanted, wanted]) and wanted > 1e-3

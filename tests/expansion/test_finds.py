@@ -11,7 +11,7 @@ import pathexp as px
 from pathexp.errors import PathexpError
 from pathexp.expansion.ranking import searched
 from pathexp.expansion.search import Budget, Goal, search, tables
-from pathexp.expansion.search.cost import SearchCost, search_cost, sets_operations
+from pathexp.expansion.search.cost import SearchCost, _block, _union, search_cost, sets_operations
 from pathexp.expansion.search.finds import threshold, valued
 from pathexp.expansion.search.found import Valued
 from pathexp.expansion.summary import summary
@@ -179,3 +179,21 @@ def test_sets_that_are_kept_cost_nothing_more():
 def test_an_estimate_is_a_range():
     low, high = SearchCost(1e12, 0, 1e10, False, False).seconds
     assert low < 100 < high and "50 to 200 s" in str(SearchCost(1e12, 0, 1e10, False, False))
+
+
+def test_the_cost_of_a_union_has_three_dimensions():
+    """Twice the width of everything costs eight times as much: products of matrices, and nothing else."""
+    assert _union(24, 8, 40) == pytest.approx(8 * _union(12, 4, 20))
+    assert _union(24, 8, 40) > _union(24, 8, 20) > 0 and _union(24, 8, 40) > _union(24, 4, 40)
+
+
+def test_the_threshold_is_what_the_kth_largest_has_at_least():
+    paths = [Valued(-3.0, ("a",), 0.5), Valued(2.0, ("b",), 0.25), Valued(0.5, ("c",), 1.0)]
+    assert [threshold(paths, k) for k in (1, 2, 3, 4, 0)] == [2.5, 1.75, 0.0, 0.0, 0.0]
+    assert threshold(paths[1:2], 1) == 1.75
+    assert threshold([Valued(1e-9, ("a",), 0.0)], 1) == 1e-9
+
+
+def test_a_block_of_nothing_costs_the_triangles_of_its_sets():
+    """A Cholesky factorization of d × d takes d³ / 3 multiplications (Golub and Van Loan 2013, §4.2)."""
+    assert _block(12, (), ()) == pytest.approx(12**3 / 3)

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.algebra import Dense, Space, compose, scale
 from pathexp.expansion.proof.beginnings import Beginnings
 from pathexp.expansion.proof.certificate import Certificate
 from pathexp.expansion.proof.checker import _field, _value
-from pathexp.expansion.proof.evaluation import Sure
+from pathexp.expansion.proof.evaluation import Sure, map_roundings, pushed, roundings
 from pathexp.expansion.proof.inclusion import holds, sum_held
 from pathexp.expansion.ranking import searched
 from pathexp.expansion.search import Budget
-from tests.expansion.adversaries import RandomDice, drawn_case
+from pathexp.graph import Factor, Gate, Step
+from tests.expansion.adversaries import RandomDice, drawn_case, numbers
 from tests.expansion.exact import Oracle
 from tests.expansion.test_contrast import EVERY, two_runs
 from tests.shared_models import shared_file
@@ -66,6 +68,9 @@ def test_a_sum_is_held_by_weights_that_add_up_to_one_and_drops_nothing():
         assert sum_held(outer, parts, sizes) and sum_held(outer, parts, 1e9 * sizes)
         assert not sum_held(outer * 0.99, parts, sizes)
         assert not sum_held(outer, parts, sizes[::-1]) or share == 0.5
+        assert not sum_held(outer * 0.99, parts, 1e-9 * sizes), (
+            "sizes are compared with each other, not with one"
+        )
     assert not sum_held(outer, parts, np.array([[1.0], [0.0]])), "a part without size is not dropped"
     assert not sum_held(outer, parts, np.array([[1.0], [np.nan]]))
     nothing = Sure.exactly(np.zeros((3, 1, 3)))
@@ -284,3 +289,28 @@ def test_a_true_bound_below_what_squares_can_hold_is_not_refuted(seed):
         check = searched(case.terms.walk, case.k, case.target, 0.0, case.budget).check()
     assert {each.outcome for each in check.checks} == {"holds", "undecided"}
     assert "could not be checked" in check.headline()
+
+
+def test_a_number_is_rounded_once_for_each_product_and_sum_on_its_way():
+    """Through an m × n map an inner product of n numbers; the larger of both sides, for the transpose as well."""
+    rng = np.random.default_rng(0)
+    a, b, c = Space("a", 3), Space("b", 7), Space("c", 5)
+    wide, tall = Dense(rng.standard_normal((3, 7)), a, b), Dense(rng.standard_normal((7, 5)), b, c)
+    assert map_roundings(wide) == 8 and map_roundings(tall) == 8 and map_roundings(wide.T) == 8
+    assert map_roundings(scale(0.5, wide)) == 9
+    assert map_roundings(compose(wide, tall)) >= 8 + 8
+    assert roundings((Step((), (Factor("W", 3, 7, wide),)),)) == 1 + 8
+    assert roundings((Gate("g", 2, 3, np.ones((2, 3))),)) == 1 + 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "cancelling", "wide"])
+def test_what_is_lost_of_a_stream_is_bounded_number_by_number(kind):
+    dice = RandomDice(np.random.default_rng(5))
+    x, matrix = numbers(dice, 4, 6, kind), numbers(dice, 5, 6, kind)
+    map = Dense(matrix, Space("to", 5), Space("from", 6))
+    operator = (Step((), (Factor("W", 5, 6, map),)),)
+    found = pushed(operator, Sure.exactly(x))
+    for row, values, off in zip(x, found.value, found.off, strict=True):
+        for weights, value, error in zip(matrix, values, off, strict=True):
+            wanted = sum(Fraction(a) * Fraction(b) for a, b in zip(weights, row, strict=True))
+            assert abs(Fraction(value) - wanted) <= Fraction(error)

@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,17 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pathexp as px
+from pathexp.algebra import Dense, Diagonal, Identity, Space, Zero, compose
 from pathexp.algebra import workers as workers_module
 from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, Goal, Layout, all_entries, interrupts, reachable_sets, tables
 from pathexp.expansion.search import certified as certified_module
 from pathexp.expansion.search.ellipsoids import summed, united, with_points
 from pathexp.expansion.search.farthest import farthest
+from pathexp.expansion.search.layout import _stretch
+from pathexp.expansion.search.norms import _schatten
 from pathexp.expansion.search.reach import Bounds
-from pathexp.expansion.search.rounding import largest
+from pathexp.expansion.search.rounding import DOUBLE, SINGLE, largest, sizes_met
+from pathexp.expansion.search.sizes import LEAST, size, underflow
 from pathexp.expansion.search.sweep import Sweep
 from pathexp.expansion.values import path_values
-from pathexp.graph import push, start_value
+from pathexp.graph import Factor, Gate, Step, push, start_value
 from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
 
@@ -582,3 +587,66 @@ def test_a_quick_bound_is_no_lower():
         walk, goal = px.expand(trace).walk, Goal.of(trace.logit(1), px.freeze(trace))
         layout = tables(walk).layout
         assert 0 < farthest(layout, goal) <= farthest(layout, goal, quick=True) * (1 + 1e-9) < np.inf
+
+
+def test_readers_that_are_orthonormal_stretch_nothing():
+    """The norm of a reader with orthonormal rows is one; of one that is r times as long, r."""
+    rows = np.linalg.qr(np.random.default_rng(0).standard_normal((2, 8, 3)))[0].transpose(0, 2, 1)
+    assert 1.0 <= _stretch(rows) < 1 + 1e-9
+    assert 1.1 <= _stretch(1.1 * rows) < 1.2
+
+
+def test_what_underflows_grows_in_large_factors_alone():
+    """At least LEAST, whatever the factors; more only by those above one."""
+
+    def word(*sizes):
+        factors = tuple(
+            Factor(
+                f"W{at}", 2, 2, Dense(np.eye(2) * by + np.eye(2)[::-1] * by / 3, Space("a", 2), Space("a", 2))
+            )
+            for at, by in enumerate(sizes)
+        )
+        return (Step((), factors),)
+
+    for operator in ((), (Step(),), word(1e-9)):
+        assert underflow(operator) == pytest.approx(LEAST)
+    assert 1e6 * LEAST < underflow(word(1e6)) < 2e6 * LEAST
+    assert underflow(word(1e6, 1e-9)) == underflow(word(1e6)), (
+        "what came before a small factor has grown already"
+    )
+    gate = Gate("g", 1, 2, np.array([[0.5, 3.0]]))
+    assert underflow((gate,)) == pytest.approx(3 * LEAST)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_sizes_are_no_less_than_spectral_norms_and_no_more_than_frobenius(scale):
+    rng, a = np.random.default_rng(0), Space("a", 3)
+    array, values = scale * rng.standard_normal((3, 3)), scale * rng.standard_normal(3)
+    dense, diagonal = Dense(array, a, a), Diagonal(values, a)
+    least, most = np.linalg.norm(np.abs(array), 2), np.linalg.norm(array)
+    assert least <= size(dense) <= most * (1 + 1e-9)
+    assert size(diagonal) == np.abs(values).max()
+    assert size(Zero(a, a)) == 0.0 and size(Identity(a)) == 1.0
+    assert size(0.5 * dense) == pytest.approx(size(dense) / 2)
+    assert size(compose(dense, diagonal)) == pytest.approx(size(dense) * size(diagonal))
+    assert size(dense + diagonal) == pytest.approx(size(dense) + size(diagonal))
+
+
+@pytest.mark.parametrize(("kind", "unit"), [(np.float32, SINGLE), (np.float64, DOUBLE)])
+def test_norms_of_links_are_bounded_from_above_and_nearly(kind, unit):
+    """At most r^(1/8) too large: the eighth root of the sum of eighth powers of singular values."""
+    links = (np.random.default_rng(0).standard_normal((3, 4, 5, 6)) / 10).astype(kind)
+    links[0] *= 1e-3
+    found, true = _schatten(links, unit), np.linalg.norm(links.astype(np.float64), 2, axis=(-2, -1))
+    eighth = np.sum(np.linalg.svd(links.astype(np.float64), compute_uv=False) ** 8, axis=-1) ** (1 / 8)
+    assert (true <= found).all() and (eighth <= found).all()
+    assert (found <= eighth * (1.02 if kind is np.float32 else 1 + 1e-6)).all()
+
+
+def test_what_covectors_meet_is_no_less_than_exact():
+    rng = np.random.default_rng(0)
+    fields, sizes = rng.standard_normal((3, 4, 50)), rng.exponential(size=(4, 50))
+    found = sizes_met(fields, sizes)
+    for field, bound in zip(fields, found, strict=True):
+        exact = sum(abs(Fraction(r)) * Fraction(s) for r, s in zip(field.flat, sizes.flat, strict=True))
+        assert exact <= Fraction(bound) <= exact * (1 + Fraction(1, 10**12))

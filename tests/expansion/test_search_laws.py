@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import pathexp as px
 from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget
+from pathexp.expansion.search.entries import all_entries
+from pathexp.expansion.search.layout import Layout
 from pathexp.model import Model
 
 FEW = settings(max_examples=12, deadline=None)
@@ -142,3 +144,25 @@ def test_a_union_of_queries_has_the_largest_of_both(seed, k):
         sorted(np.abs([*both.values()])), sorted(abs(value) for _, value in best), rtol=1e-10
     )
     assert set(both) == {path for path, _ in best}
+
+
+@pytest.mark.parametrize("power", [-30, 30])
+def test_which_beginnings_are_kept_one_by_one_does_not_depend_on_units(power):
+    """A power of two on the embedding scales all beginnings: shares of the largest stay what they are."""
+    model = model_of(1, activation="relu")
+    scaled = with_weights(model, W_E=model.weights.W_E * 2.0**power, **no_biases(model))
+    plain = with_weights(model, **no_biases(model))
+    kept = [
+        [entries.words for entries in all_entries(Layout(px.expand(px.freeze(each.run([1, 2, 3]))).walk))]
+        for each in (plain, scaled)
+    ]
+    assert kept[0] == kept[1] and any(len(word) > 1 for words in kept[0] for word in words)
+
+
+def no_biases(model):
+    """So that patterns and gates do not depend on the size of what they read."""
+    arrays = vars(model.weights)
+    silent = (
+        name for name, a in arrays.items() if a is not None and (name.startswith("b_") or name == "W_Q")
+    )
+    return {name: np.zeros_like(arrays[name]) for name in silent}

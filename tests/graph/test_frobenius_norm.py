@@ -7,6 +7,7 @@ import pytest
 
 from pathexp.algebra import Dense, Diagonal, Identity, LinearMap, Space, compose
 from pathexp.graph import frobenius_norm
+from pathexp.graph.kernel import product_norm
 
 WIDE, TALL = Space("wide", 7), Space("tall", 30)
 RNG = np.random.default_rng(0)
@@ -42,3 +43,12 @@ def test_extreme_sizes_neither_vanish_nor_overflow(make: object, size: float) ->
 def test_zeros_and_denormals(array: np.ndarray) -> None:
     map = Dense(array, Space("a", 3), Space("b", 2))
     assert frobenius_norm(map) == np.abs(array).max()
+
+
+@pytest.mark.parametrize("sizes", [(1e-200, 1e150), (1e-200, 1.0), (1e200, 1e-150), (1.0, 1.0), (1e-4, 1e3)])
+def test_norms_of_products_of_any_size(sizes):
+    left, right = RNG.standard_normal((2, 5, 3)), RNG.standard_normal((2, 3, 6))
+    found = product_norm(sizes[0] * left, sizes[1] * right)
+    np.testing.assert_allclose(
+        found, np.linalg.norm(left @ right, axis=(1, 2)) * sizes[0] * sizes[1], rtol=1e-12
+    )

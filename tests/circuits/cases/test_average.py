@@ -17,6 +17,8 @@ import pathexp as px
 from pathexp.answer import Report, Table, columns
 from pathexp.circuits.cases.joined import JoinedTable
 from pathexp.circuits.cases.moments import Moments
+from pathexp.circuits.cases.workers import Workers
+from pathexp.circuits.cases.zero_point import mean_over, slots_of
 from pathexp.errors import PathexpError
 
 MODEL = px.load("attn-2l")
@@ -390,3 +392,19 @@ def test_an_interrupt_ends_it_with_what_there_is():
         6,
         False,
     ) and "of 6 (interrupted)" in found.headline()
+
+
+def test_means_by_slot_are_those_of_all_positions_of_that_slot():
+    """Cases of unequal length: positions with a role are averaged by role, all others together."""
+    rng = np.random.default_rng(0)
+    arrays = {tuple(case.tokens): rng.standard_normal((len(case.tokens), 3)) for case in CASES}
+    found = mean_over(lambda run: {"x": arrays[tuple(run.tokens)]}, MODEL, CASES, Workers())["x"]
+    for slot in ("S", "target", "*"):
+        rows = [
+            row
+            for case in CASES
+            for row, name in zip(arrays[tuple(case.tokens)], slots_of(case, False), strict=True)
+            if name == slot
+        ]
+        np.testing.assert_allclose(found[slot], np.mean(rows, axis=0), atol=1e-12)
+    assert set(found) == {"S", "target", "*"}

@@ -12,6 +12,7 @@ from pathexp.circuits.heads.head_types import FIXED_OFFSET, POSITIONAL, THRESHOL
 from pathexp.circuits.heads.induction_score import InductionScore, induction_score
 from pathexp.circuits.heads.losses import CopyLosses
 from pathexp.circuits.heads.removal import removals
+from pathexp.circuits.heads.repeated_measures import _offsets
 from pathexp.circuits.heads.repeated_tokens import DUPLICATE, INDUCTION, RepeatedTokens, coprime_lengths
 from pathexp.circuits.heads.role_attention import role_attention
 from tests.commands import json_of, printed
@@ -302,3 +303,15 @@ def test_a_head_that_copies_through_a_later_layer_is_told_by_its_removal():
     )
     alone = px.induction(three, score_runs=0)
     assert alone.verdict == "undecided" and alone.removals == ()
+
+
+def test_attention_to_a_distance_is_the_mean_over_all_queries_that_have_it():
+    """The query that is just so far from the first token among them."""
+    model = px.random_model(layers=1, heads=2, d_vocab=40, n_ctx=24, positions="learned", seed=3)
+    run = RepeatedTokens(model, 4).run(np.array([3, 1, 4, 15]))
+    found = _offsets(run, 7)
+    for distance in range(8):
+        able = [query for query in run.second if query - distance >= 0]
+        wanted = np.mean([run.trace.patterns[:, :, query, query - distance] for query in able], axis=0)
+        np.testing.assert_allclose(found[:, :, distance], wanted, atol=1e-15)
+    assert min(run.second) <= 7, "some distance is out of reach of some query"

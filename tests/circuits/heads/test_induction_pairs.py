@@ -21,3 +21,21 @@ def test_self_matches_are_left_open_where_other_evidence_is_missing(monkeypatch)
     rows = len(found.records())
     assert 0 < left < rows
     assert f"not computed for {left} of {rows} heads (1,024 tokens)" in str(found)
+
+
+def test_every_column_is_found_by_its_name_and_headed_by_its_title():
+    found = induction(px.load("attn-2l"), runs=1, score_runs=0)
+    first = found.records()[0]
+    assert {"head", "attention", "previous", "previous_at_keys", "on_diagonal"} <= set(first)
+    assert {name.split("_")[0] for name in first} >= {"matching", "copying"}
+    printed = str(found)
+    assert all(title in printed for title in ("previous-token head", "QK matching score", "OV copying score"))
+
+
+def test_columns_hold_what_their_names_say():
+    model = px.load("attn-2l")
+    found = induction(model, runs=1, score_runs=0)
+    for row in found.records():
+        pair = found.strongest_pair(row["head"])
+        assert row["previous_head"] == pair.previous_head and row["previous"] == pair.previous
+        assert row["previous_at_keys"] == found.types[pair.previous_head].previous_at_keys

@@ -5,6 +5,7 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.corpus.limits import Limits
+from pathexp.circuits.small import skip_trigram_effects as effects_of
 from pathexp.circuits.small.skip_trigram_effects import skip_trigram_effects
 from pathexp.circuits.small.skip_trigram_tables import OTHERS, bugs, forced_bug, largest_skip_trigrams
 from pathexp.circuits.small.skip_trigrams import skip_trigrams
@@ -155,3 +156,34 @@ def test_every_cell_of_the_heat_map_is_what_the_tables_add():
         for column, output in enumerate(dict.fromkeys(t.output for t in found)):
             if every[output].destination == destination:
                 np.testing.assert_allclose(found.heat[row, column], every[output].adds, atol=1e-13)
+
+
+@pytest.mark.parametrize("contexts", [2, 5])
+def test_the_error_is_that_of_a_mean_of_so_many_contexts(contexts, monkeypatch):
+    """The standard deviation with n − 1, over the root of n: the rises of every context by hand."""
+    model, rises = keep_in_mind(), []
+    measured = effects_of._rise
+
+    def kept(*arguments):
+        both = measured(*arguments)
+        rises.append(both[0])
+        return both
+
+    monkeypatch.setattr(effects_of, "_rise", kept)
+    found = skip_trigram_effects(
+        model, largest_skip_trigrams(model, 1)[0], contexts=contexts, length=6, gap=2
+    )[0]
+    assert len(rises) == contexts
+    assert found.mean == pytest.approx(np.mean(rises)) and np.std(rises) > 0
+    assert found.error == pytest.approx(np.std(rises, ddof=1) / np.sqrt(contexts))
+
+
+def test_bugs_are_told_row_by_row():
+    model = px.random_model(layers=1, heads=2, d_vocab=8, positions="none", seed=4)
+    found = skip_trigrams(model, k=2, bugs=2, contexts=3)
+    rows = found.records("bugs")
+    assert [row["part"] for row in rows] == ["intended", "intended", "forced", "forced"] * len(found.bugs)
+    every = [trigram for bug in found.bugs for trigram in bug.all]
+    names = [tuple(model.token_string(token) for token in (t.source, t.destination, t.output)) for t in every]
+    assert [(row["source"], row["destination"], row["output"]) for row in rows] == names
+    assert [row["measured"] for row in rows] == [effect.mean for effect in found.effects]

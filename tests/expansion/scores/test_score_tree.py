@@ -110,3 +110,12 @@ def test_a_score_tree_names_the_position_bias_that_it_leaves_out():
     assert abs(found.position_bias.value) > 0.01
     assert tree.value + found.position_bias.value == pytest.approx(found.value(), abs=1e-12)
     assert "(without the position bias)" in tree.headline()
+
+
+def test_pairs_are_told_apart_for_six_branches_of_a_side_and_the_rest_together():
+    trace = px.random_model(layers=3, heads=6, d_head=2, positions="none", seed=4).run([3, 1, 4])
+    found = px.score(trace, "L2H0", query=2, key=1).tree(nodes=4)
+    pairs = found.pairs()
+    assert len(found.queries.root.children) > 7
+    assert len(pairs.rows) == len(pairs.columns) == 7
+    assert np.sum(pairs.values) == pytest.approx(found.value)
