@@ -95,6 +95,17 @@ class Mutant:
         }
         return {place: code for place, code in after.items() if before.get(place) != code}
 
+    def constant(self) -> tuple[str, CodeType] | None:
+        """The constant of the module that is assigned anew, and the code that does it; None where that is not all."""
+        tree = self.tree()
+        for before, after in zip(
+            ast.parse(self.path.read_text(encoding="utf-8")).body, tree.body, strict=True
+        ):
+            target = after.targets[0] if isinstance(after, ast.Assign) else None
+            if isinstance(target, ast.Name) and ast.dump(before) != ast.dump(after):
+                return target.id, compile(ast.Module([after], []), str(self.path), "exec", dont_inherit=True)
+        return None
+
     def tree(self) -> ast.Module:
         """The changed module."""
         tree, old, new = self._found()
@@ -291,11 +302,21 @@ class Judge:
         return tuple(test for test, sound in self._sound.items() if not sound)
 
     def _warm(self, mutant: Mutant, tests: list[str]) -> Outcome | None:
-        """What becomes of a mutant whose functions can be exchanged in a process that has all tests; else None."""
-        codes = mutant.codes() if self.warm else {}
-        return (
-            self.warm.ask("judge", marshal.dumps(codes), tests, self.seconds) if self.warm and codes else None
-        )
+        """What becomes of a mutant that can be put into place in a process that has all tests; else None.
+
+        A constant may have been used already while modules were imported: that it survives is not the last word.
+        """
+        if self.warm is None:
+            return None
+        if codes := mutant.codes():
+            return self.warm.ask("judge", marshal.dumps(codes), tests, self.seconds)
+        if constant := mutant.constant():
+            name, code = constant
+            found = self.warm.ask(
+                "judge_constant", mutant.module, name, marshal.dumps(code), tests, self.seconds
+            )
+            return found if found and found.what == "killed" else None
+        return None
 
     def _holds(self, test: str) -> bool:
         if test not in self._sound:

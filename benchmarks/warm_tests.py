@@ -119,7 +119,16 @@ class Suite:
     def judge(self, changed: bytes, tests: list[str], seconds: float) -> Outcome | None:
         """Run tests in a fork with the code of some functions exchanged, until one fails; None if it cannot be."""
         codes = marshal.loads(changed)
-        status, said = forked(lambda say: self._judge(codes, tests, seconds, say), seconds + HANGS)
+        return self._forked(lambda: self._exchange(codes), tests, seconds)
+
+    def judge_constant(
+        self, module: str, name: str, code: bytes, tests: list[str], seconds: float
+    ) -> Outcome | None:
+        """The same with a constant of a module assigned anew, wherever it was imported to."""
+        return self._forked(lambda: _assign(module, name, marshal.loads(code)), tests, seconds)
+
+    def _forked(self, change: Callable[[], None], tests: list[str], seconds: float) -> Outcome | None:
+        status, said = forked(lambda say: self._judge(change, tests, seconds, say), seconds + HANGS)
         if said and said[-1] is None:
             return None
         done = [outcome for outcome in said if isinstance(outcome, Outcome)]
@@ -138,14 +147,10 @@ class Suite:
             say((test, Runs(time.process_time() - begun, passed, lines.stop())))
 
     def _judge(
-        self,
-        codes: dict[tuple[str, str, int], CodeType],
-        tests: list[str],
-        seconds: float,
-        say: Callable[[object], None],
+        self, change: Callable[[], None], tests: list[str], seconds: float, say: Callable[[object], None]
     ) -> None:
         try:
-            self._exchange(codes)
+            change()
         except (KeyError, ValueError):
             say(None)
             return
@@ -178,6 +183,16 @@ class Suite:
         finally:
             manager.unregister(watch)
         return not watch.failed
+
+
+def _assign(module: str, name: str, code: CodeType) -> None:
+    """Assign a module's constant anew, there and wherever it was imported to."""
+    namespace = sys.modules[module].__dict__
+    before = namespace[name]
+    exec(code, namespace)
+    for other in list(sys.modules.values()):
+        if getattr(other, "__dict__", {}).get(name) is before:
+            setattr(other, name, namespace[name])
 
 
 class _Watch:

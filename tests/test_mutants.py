@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -98,6 +99,19 @@ def test_the_code_that_changes_is_that_of_the_function(mutants, small):
     for mutant in mutants.mutants_of(small):
         functions = {place for place in mutant.codes() if place[1] == "Box.size"}
         assert functions == ({(str(small), "Box.size", 2)} if mutant.function else set())
+
+
+def test_a_constant_is_assigned_anew_where_it_was_imported_to(mutants, small, monkeypatch):
+    (mutant,) = (each for each in mutants.mutants_of(small) if not each.function)
+    name, code = mutant.constant()
+    here, there, other = (ModuleType(label) for label in ("here", "there", "other"))
+    here.LIMIT = there.LIMIT = 10**6
+    other.LIMIT = 10**6 + 1
+    for module in (here, there, other):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    mutants.sys.modules["warm_tests"]._assign("here", name, code)
+    assert (here.LIMIT, there.LIMIT, other.LIMIT) == (8, 8, 10**6 + 1)
+    assert all(each.constant() is None for each in mutants.mutants_of(small) if each.function)
 
 
 def test_the_tests_that_run_a_line_come_first_and_the_quick_ones_of_them(mutants):
