@@ -650,3 +650,14 @@ def test_what_covectors_meet_is_no_less_than_exact():
     for field, bound in zip(fields, found, strict=True):
         exact = sum(abs(Fraction(r)) * Fraction(s) for r, s in zip(field.flat, sizes.flat, strict=True))
         assert exact <= Fraction(bound) <= exact * (1 + Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e5])
+def test_points_are_held_exactly_not_nearly(scale):
+    """In one dimension a set is the interval [-√P, √P], and fractions say whether it holds a point."""
+    rng = np.random.default_rng(0)
+    points = scale * rng.standard_normal((6, 20, 1))
+    found = with_points(scale**2 * rng.exponential(size=(20, 1, 1)) / 50, points)
+    for shape, here in zip(found[:, 0, 0], points[..., 0].T, strict=True):
+        assert all(Fraction(point) ** 2 <= Fraction(shape) for point in here)
+        assert shape <= 1.001 * max((here**2).max(), scale**2 / 5)

@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.algebra import Dense, Space
+from pathexp.graph import Factor, Step
+from pathexp.graph.kernel import bundled
 from tests.zoo import ZOO
 
 
@@ -148,3 +151,20 @@ def test_layers_and_heads_are_whole_numbers(sizes):
 def test_a_graph_counts_its_nodes_in_words():
     assert "<ResidualGraph: 1 source, " in repr(px.ResidualGraph.attention_only(layers=2, heads=2))
     assert "0 sources, 0 components in 0 blocks" in repr(px.ResidualGraph.by_hand(1, 1, [[1.0]]))
+
+
+def test_two_components_that_read_through_the_same_are_bundled():
+    """Shared parts are applied once, and the results are those of each by itself."""
+    rng = np.random.default_rng(0)
+
+    def part(name, rows, columns):
+        array = rng.standard_normal((rows, columns))
+        return Step(
+            (), (Factor(name, rows, columns, Dense(array, Space("to", rows), Space("from", columns))),)
+        )
+
+    shared, alone = part("N", 4, 4), part("M", 4, 4)
+    operators = [(part("a", 4, 4), shared), (part("b", 4, 4), alone), (part("c", 4, 4), shared)]
+    (bundle,) = bundled(list(enumerate(operators)), 3, backward=False)
+    assert bundle.members.tolist() == [0, 2]
+    assert not list(bundled(list(enumerate(operators[:2])), 3, backward=False))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import pathexp as px
 from pathexp.answer import Report, Table, columns
 from pathexp.circuits.cases.joined import JoinedTable
+from pathexp.circuits.cases.mean_branches import Branch, largest
 from pathexp.circuits.cases.moments import Moments
 from pathexp.circuits.cases.workers import Workers
 from pathexp.circuits.cases.zero_point import mean_over, slots_of
@@ -408,3 +409,17 @@ def test_means_by_slot_are_those_of_all_positions_of_that_slot():
         ]
         np.testing.assert_allclose(found[slot], np.mean(rows, axis=0), atol=1e-12)
     assert set(found) == {"S", "target", "*"}
+
+
+def test_the_largest_branches_hang_together_and_know_their_depth():
+    """The largest first among the children of what is taken already, however large those further down are."""
+
+    def branch(name, mean, *children):
+        return Branch(name, name, 1, mean, None, list(children))
+
+    deep, shallow = branch("deep", 9.0), branch("shallow", -2.0)
+    left = branch("left", 1.0, deep)
+    root = branch("root", 0.5, left, shallow)
+    found = [(b.label, None if p is None else p.label, depth) for b, p, depth in largest(root, 9)]
+    assert found == [("root", None, 0), ("shallow", "root", 1), ("left", "root", 1), ("deep", "left", 2)]
+    assert [b.label for b, *_ in largest(root, 2)] == ["root", "shallow"]
