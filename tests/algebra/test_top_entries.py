@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pathexp.algebra import Dense, Identity, Kron, Space, Zero, top, top_entries, waist
+from pathexp.algebra import Dense, Identity, Kron, Space, Zero, compose, top, top_entries, waist
 from pathexp.errors import SizeError
 
 KEYS = {"abs": np.abs, "positive": np.positive, "negative": np.negative}
@@ -154,3 +154,20 @@ def test_progress_ends_with_all_rows(map):
 def test_k_is_a_whole_number(k):
     with pytest.raises(SizeError, match="integer"):
         top_entries(Dense(np.eye(2), Space("a", 2), Space("b", 2)), k)
+
+
+def test_sides_of_a_good_condition_are_turned_without_a_decomposition(monkeypatch):
+    """It would take longer: one that is called here raises."""
+    rng = np.random.default_rng(0)
+    wide, narrow = Space("to", 40), Space("r", 3)
+    map = compose(
+        Dense(rng.standard_normal((40, 3)), wide, narrow),
+        Dense(rng.standard_normal((3, 30)), narrow, Space("from", 30)),
+    )
+    wanted = np.sort(np.abs(map.dense()), axis=None)[::-1][:4]
+
+    def refused(map):
+        raise AssertionError("decomposed")
+
+    monkeypatch.setattr(top, "svd", refused)
+    np.testing.assert_allclose(np.abs(top_entries(map, 4).values), wanted, rtol=1e-12)

@@ -174,3 +174,11 @@ def test_rounding_in_front_of_a_norm_is_enlarged_by_it(apart):
     for tokens in np.arange(200).reshape(-1, 8):
         trace = model.run(tokens)
         assert px.decompose(trace).ok and px.expand(trace).verify().ok
+
+
+@pytest.mark.parametrize("name", ["gpt2", "3L-layernorm", "2L-plain", "gemma2"])
+def test_the_stream_whose_noise_is_followed_is_the_runs_own(name):
+    """Constants inside components included: what is disturbed is as large as it is."""
+    trace = run(EVERY[name]())
+    streams = [x for x, _ in rule._depths(px.freeze(trace))]
+    np.testing.assert_allclose(streams[-1], trace.residuals["final_in"], atol=1e-10)

@@ -8,7 +8,7 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.heads.diagonal import diagonal_shares
-from pathexp.circuits.heads.head_types import FIXED_OFFSET, POSITIONAL, THRESHOLD
+from pathexp.circuits.heads.head_types import FIXED_OFFSET, POSITIONAL, THRESHOLD, _named
 from pathexp.circuits.heads.induction_score import InductionScore, induction_score
 from pathexp.circuits.heads.losses import CopyLosses
 from pathexp.circuits.heads.removal import removals
@@ -315,3 +315,10 @@ def test_attention_to_a_distance_is_the_mean_over_all_queries_that_have_it():
         wanted = np.mean([run.trace.patterns[:, :, query, query - distance] for query in able], axis=0)
         np.testing.assert_allclose(found[:, :, distance], wanted, atol=1e-15)
     assert min(run.second) <= 7, "some distance is out of reach of some query"
+
+
+def test_distances_are_named_from_a_tenth_on_the_most_attended_first():
+    shares = np.array([0.05, 0.1, 0.3, 0.0999, 0.25])
+    assert list(_named(shares, (5, 3)).items()) == [(2, 0.3), (4, 0.25), (1, 0.1)]
+    assert list(_named(shares, (5,))) == [2, 1], "at one length that of the copies is left out"
+    assert list(_named(shares, (3,))) == [4, 1], "and that of the token after the copy"
