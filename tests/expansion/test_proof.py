@@ -314,3 +314,12 @@ def test_what_is_lost_of_a_stream_is_bounded_number_by_number(kind):
         for weights, value, error in zip(matrix, values, off, strict=True):
             wanted = sum(Fraction(a) * Fraction(b) for a, b in zip(weights, row, strict=True))
             assert abs(Fraction(value) - wanted) <= Fraction(error)
+
+
+def test_a_copy_without_its_graph_has_no_certificate():
+    trace = run(ZOO["2L-plain"]())
+    ranking = px.expand(trace).top(3, trace.logit(1))
+    with pytest.raises(px.errors.PathexpError, match="nothing to check"):
+        replace(ranking, walk=None).certificate()
+    with pytest.raises(px.errors.PathexpError, match="nothing to check"):
+        replace(ranking, bound=float("inf")).certificate()

@@ -25,7 +25,7 @@ from pathexp.expansion.search.farthest import farthest
 from pathexp.expansion.search.layout import _stretch
 from pathexp.expansion.search.norms import _schatten
 from pathexp.expansion.search.reach import Bounds
-from pathexp.expansion.search.rounding import DOUBLE, SINGLE, largest, sizes_met
+from pathexp.expansion.search.rounding import DOUBLE, SINGLE, gamma, largest, sizes_met
 from pathexp.expansion.search.sizes import LEAST, size, underflow
 from pathexp.expansion.search.sweep import Sweep
 from pathexp.expansion.values import path_values
@@ -661,3 +661,44 @@ def test_points_are_held_exactly_not_nearly(scale):
     for shape, here in zip(found[:, 0, 0], points[..., 0].T, strict=True):
         assert all(Fraction(point) ** 2 <= Fraction(shape) for point in here)
         assert shape <= 1.001 * max((here**2).max(), scale**2 / 5)
+
+
+@pytest.mark.parametrize("power", [-20, 20])
+def test_what_is_lost_of_a_heads_output_is_as_large_as_its_writer(power):
+    """A power of two on the writers of a head scales what it writes of a set, and how far that may be off."""
+
+    def images(scale):
+        model = px.random_model(
+            layers=2, heads=2, d_model=6, d_head=2, d_mlp=5, norm=None, positions="none", seed=3
+        )
+        graph = px.freeze(model.run([1, 2, 3]))
+        step = graph.blocks[-2].components[0].operator[0]
+        wide = replace(
+            step,
+            feature=(
+                Factor("s", 6, 6, Dense(np.eye(6) * scale, Space("model", 6), Space("model", 6))),
+                *step.feature,
+            ),
+        )
+        changed = replace(graph.blocks[-2].components[0], operator=(wide,))
+        block = replace(graph.blocks[-2], components=(changed, *graph.blocks[-2].components[1:]))
+        graph = replace(graph, blocks=(*graph.blocks[:-2], block, graph.blocks[-1]))
+        layout = Layout(px.expand(graph).walk)
+        *_, before, _, _ = reachable_sets(layout, list(all_entries(layout, 0)))
+        return next(image for _, image in before._outputs(next(iter(before.sets))))
+
+    plain, scaled = images(1.0), images(2.0**power)
+    np.testing.assert_allclose(scaled.factors, plain.factors * 2.0**power, rtol=1e-9)
+    np.testing.assert_allclose(scaled.off, plain.off * 2.0**power, rtol=1e-6)
+    assert (plain.off > 0).all() and (
+        plain.off < 1e-9 * np.linalg.norm(plain.factors, axis=(1, 2)).max()
+    ).all()
+
+
+def test_gamma_is_a_little_above_its_definition():
+    """γ_n = n u / (1 − n u) (Higham 2002, §3.1), in either precision; infinite where it says nothing."""
+    for unit in (2.0**-53, 2.0**-24):
+        for n in (10, 100, 10_000):
+            exact = n * unit / (1 - n * unit)
+            assert exact < gamma(n, unit) <= exact * (1 + 2.5 / n)
+    assert gamma(2**23, 2.0**-24) == np.inf and gamma(0) > 0
