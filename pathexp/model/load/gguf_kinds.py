@@ -7,11 +7,13 @@ tanh form whatever the family's own is, the family's own is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ..rotary import Rotary
 from .checkpoint import Shape
 from .families.llama import embedding_scale
+from .families.mpt import slopes
 from .gguf_keys import GgufKeys
 from .options import Options
 
@@ -26,6 +28,11 @@ _QKV = ("attn_q", "attn_k", "attn_v")
 _MLP = ("ffn_up", "ffn_down")
 
 
+def alike(keys: GgufKeys, turned: Rotary) -> Fields:
+    """All layers turn alike."""
+    return {"rotary": turned}
+
+
 def nothing(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
     """No fields of its own."""
     return {}
@@ -35,12 +42,13 @@ def nothing(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
 class Kind:
     """One architecture: configuration fields of its own, its norms by their names, what must have a bias.
 
-    ``pairing`` of rotary positions, None where there are none; ``turns``: whether frequencies may be divided by stored
-    factors; ``fused_gate``: gate and up are one tensor; ``bare``: LayerNorms may have no bias; ``unembedded``: a file
+    ``pairing`` of rotary positions, None where there are none; ``turned``: how its layers turn, by the rotary positions that
+    the keys tell; ``turns``: whether frequencies may be divided by stored factors; ``fused_gate``: gate and up are one tensor; ``bare``: LayerNorms may have no bias; ``unembedded``: a file
     without an unembedding means the embedding. Any map may have a bias.
     """
 
     fields: Callable[[GgufKeys, Shapes, Options], Fields] = nothing
+    turned: Callable[[GgufKeys, Rotary], Fields] = alike
     norms: Mapping[str, str] | None = None
     norm: str = "rmsnorm"
     pairing: str | None = "half"
@@ -101,10 +109,79 @@ def _granite(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
 
 
 def _olmo2(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
-    width = keys.get("attention.sliding_window") or None
-    if width and keys.get("rope.scaling.type", "none") != "none":
-        raise keys.error("its windows turn by other angles than its other layers, which is not known here")
-    return {"norm_placement": "branch", "windows": keys.windows(width, 4)}
+    return {"norm_placement": "branch", "windows": _sliding(keys, 4)}
+
+
+def _olmo2_turned(keys: GgufKeys, turned: Rotary) -> Fields:
+    """Layers with a window turn as before the context was stretched."""
+    return _by_window(
+        keys, 4, replace(turned, scaling=None, base=keys.number("rope.freq_base_swa", turned.base)), turned
+    )
+
+
+def _sliding(keys: GgufKeys, period: int) -> tuple[int | None, ...] | None:
+    """The windows of the layers, none where no width is told or it is zero."""
+    return keys.windows(
+        keys.size("attention.sliding_window") if keys.get("attention.sliding_window") else None, period
+    )
+
+
+def _by_window(keys: GgufKeys, period: int, sliding: Rotary | None, full: Rotary | None) -> Fields:
+    """One way to turn for layers with a window, another for those without."""
+    found = _sliding(keys, period)
+    if found is None:
+        return {"rotary": full} if full is not None else {"rotaries": (None,) * keys.size("block_count")}
+    return {"rotaries": tuple(full if width is None else sliding for width in found)}
+
+
+def _gemma3(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    return {
+        **_gemma(keys, shapes, options),
+        "norm_placement": "sandwich",
+        "attention_scale": _gemma_scale(keys, 62),
+        "logit_cap": keys.number("final_logit_softcapping", 0.0) or None,
+        "windows": _sliding(keys, 6),
+    }
+
+
+def _gemma3_turned(keys: GgufKeys, turned: Rotary) -> Fields:
+    """Layers with a window turn by a base of their own, and are not stretched."""
+    base = keys.number("rope.freq_base_swa", 10000.0)
+    return _by_window(keys, 6, replace(turned, base=base, scaling=None), turned)
+
+
+def _smollm3_turned(keys: GgufKeys, turned: Rotary) -> Fields:
+    """Each fourth layer is not turned."""
+    return {
+        "rotaries": tuple(turned if (layer + 1) % 4 else None for layer in range(keys.size("block_count")))
+    }
+
+
+def _cohere2(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    return {**_command_r(keys, shapes, options), "windows": _sliding(keys, 4)}
+
+
+def _cohere2_turned(keys: GgufKeys, turned: Rotary) -> Fields:
+    """Layers without a window are not turned."""
+    return _by_window(keys, 4, turned, None)
+
+
+def _stablelm(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    keys.switch("use_parallel_residual", True)  # told by the norm of the MLP, which is there or not
+    return {**_normed_heads(shapes), "parallel": None if "blk.0.ffn_norm.weight" in shapes else "shared"}
+
+
+def _normed_heads(shapes: Shapes) -> Fields:
+    """Queries and keys pass a LayerNorm of each head where the file has their gains."""
+    return {"qk_norm": "layernorm"} if "blk.0.attn_q_norm.weight" in shapes else {}
+
+
+def _mpt(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    keys.must_be("attention.max_alibi_bias", 8.0, "other slopes are not known here")
+    n_heads = keys.even("attention.head_count")
+    if n_heads > keys.size("embedding_length"):
+        raise keys.error(f"'attention.head_count' is {n_heads}, more than the numbers of the stream")
+    return {"head_slopes": slopes(n_heads)}
 
 
 def _parallel(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
@@ -128,7 +205,11 @@ def _bloom(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
 
 
 def _command_r(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
-    return {"parallel": "shared", "logit_multiplier": keys.number("logit_scale", 0.0) or 1.0}
+    return {
+        **_normed_heads(shapes),
+        "parallel": "shared",
+        "logit_multiplier": keys.number("logit_scale", 0.0) or 1.0,
+    }
 
 
 def _llama(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
@@ -151,9 +232,14 @@ KINDS: Mapping[str, Kind] = {
     "qwen3": Kind(qk_norm="head"),
     "gemma": Kind(_gemma, activation="gelu_tanh"),
     "gemma2": Kind(_gemma2, norms=_PRE | _BRANCH, activation="gelu_tanh"),
-    "phi3": Kind(_everywhere, fused_gate=True),
+    "phi3": Kind(_everywhere, fused_gate=True, turns=True),
     "granite": Kind(_granite, pairing="adjacent", turns=True),
-    "olmo2": Kind(_olmo2, norms=_BRANCH, qk_norm="projection"),
+    "gemma3": Kind(
+        _gemma3, turned=_gemma3_turned, norms=_PRE | _BRANCH, activation="gelu_tanh", qk_norm="head"
+    ),
+    "smollm3": Kind(turned=_smollm3_turned, pairing="adjacent"),
+    "olmo": Kind(norms={}, norm="layernorm", pairing="adjacent"),
+    "olmo2": Kind(_olmo2, turned=_olmo2_turned, norms=_BRANCH, qk_norm="projection"),
     "starcoder2": Kind(
         norm="layernorm",
         activation="gelu_tanh",
@@ -161,6 +247,19 @@ KINDS: Mapping[str, Kind] = {
         biased=(*_QKV, "attn_output", *_MLP),
     ),
     "command-r": Kind(_command_r, norms=_SHARED, norm="layernorm", pairing="adjacent", bare=True),
+    "cohere2": Kind(
+        _cohere2,
+        turned=_cohere2_turned,
+        norms=_SHARED,
+        norm="layernorm",
+        pairing="adjacent",
+        bare=True,
+    ),
+    "nemotron": Kind(norm="layernorm", activation="relu2", gated=False),
+    "stablelm": Kind(_stablelm, norm="layernorm"),
+    "mpt": Kind(
+        _mpt, norm="layernorm", pairing=None, positions="alibi", activation="gelu", gated=False, bare=True
+    ),
     "phi2": Kind(
         _one_norm,
         norms=_SHARED,

@@ -17,7 +17,7 @@ from .gather import Piece, gather
 from .gguf_file import GgufFile, open_gguf
 from .gguf_keys import GgufKeys, own_keys
 from .gguf_kinds import KINDS, Kind
-from .gguf_rope import FREQUENCIES, rotary
+from .gguf_rope import rotary, stored_factors
 from .gguf_tensors import TABLES, pieces, with_segment
 from .gguf_tokens import gguf_tokenizer
 from .options import Options
@@ -42,7 +42,12 @@ def load_gguf(path: str | Path, options: Options | None = None) -> Model:
 def _model(file: GgufFile, options: Options) -> Model:
     kind, keys = _kind(file), _keys(file)
     check_layers(keys.values.get("block_count"), file)
-    config = Config(**_sizes(keys, kind, file), **kind.fields(keys, file.shapes, options))
+    sizes = _sizes(keys, kind)
+    turned = rotary(keys, kind, file, sizes["d_head"])
+    positions = {} if turned is None else kind.turned(keys, turned)
+    config = Config(
+        **{**sizes, **_vocabulary(keys, file), **positions, **kind.fields(keys, file.shapes, options)}
+    )
     keys.finish(options.ignore)
     shape = (config.d_vocab, config.d_model)
     tables = find_tables(file, TABLES, shape, kind.unembedded and TABLES[1] not in file.places, options)
@@ -83,25 +88,27 @@ def _keys(file: GgufFile) -> GgufKeys:
     return keys
 
 
-def _sizes(keys: GgufKeys, kind: Kind, file: GgufFile) -> Mapping[str, Any]:
+def _vocabulary(keys: GgufKeys, file: GgufFile) -> Mapping[str, Any]:
+    rows = (file.shapes.get(TABLES[0]) or (0,))[0]
+    keys.must_be("vocab_size", rows, f"it must be the number of rows of {TABLES[0]!r}")
+    return {"d_vocab": keys.size("vocab_size", rows)}
+
+
+def _sizes(keys: GgufKeys, kind: Kind) -> Mapping[str, Any]:
     n_heads, d_model = keys.even("attention.head_count"), keys.size("embedding_length")
     d_head = keys.size("attention.key_length", _share(keys, d_model, n_heads))
     keys.must_be("attention.value_length", d_head, "keys and values of one size are known here")
-    rows = (file.shapes.get(TABLES[0]) or (0,))[0]
-    keys.must_be("vocab_size", rows, f"it must be the number of rows of {TABLES[0]!r}")
     return {
         "n_layers": keys.size("block_count"),
         "n_heads": n_heads,
         "n_kv_heads": keys.even("attention.head_count_kv", n_heads),
         "d_model": d_model,
         "d_head": d_head,
-        "d_vocab": keys.size("vocab_size", rows),
         "n_ctx": keys.size("context_length"),
         "d_mlp": keys.even("feed_forward_length"),
         "gated": kind.gated,
         "activation": kind.activation,
         "positions": kind.positions,
-        "rotary": rotary(keys, kind, file, d_head),
         "norm": kind.norm,
         "norm_eps": keys.number(f"attention.layer_norm_{'rms_' * (kind.norm == 'rmsnorm')}epsilon"),
         "qk_norm": kind.qk_norm,
@@ -112,7 +119,7 @@ def _sizes(keys: GgufKeys, kind: Kind, file: GgufFile) -> Mapping[str, Any]:
 def _unused(file: GgufFile, kind: Kind, wanted: Sequence[Piece], n_layers: int) -> list[str]:
     """Patterns of tensors that are read elsewhere: divisors of frequencies, scales beside matrices."""
     names = (name for piece in wanted if len(piece.shape) > 1 for name, _ in piece.stored(n_layers))
-    read = [*file.beside(names), *([FREQUENCIES] if kind.turns else [])]
+    read = [*file.beside(names), *stored_factors(kind, file.shapes)]
     return [re.escape(name) for name in read]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from ..rotary import Divided, Linear, Rotary, Scaling, Yarn
+from ..rotary import Divided, Linear, LongRope, Rotary, Scaling, Yarn
+from .checkpoint import Shape
 from .gguf_file import GgufFile
 from .gguf_keys import GgufKeys
 from .gguf_kinds import Kind
 
 FREQUENCIES = "rope_freqs.weight"
-_LONG = ("rope_factors_long.weight", "rope_factors_short.weight")
+LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
 def rotary(keys: GgufKeys, kind: Kind, file: GgufFile, d_head: int) -> Rotary | None:
-    """The rotary positions of a file, None where its architecture has none.
+    """The rotary positions that a file tells, None where its architecture has none.
 
     Raises LoadError for a scaling that is not known, or stored factors that are no numbers above zero, one a pair.
     """
@@ -24,13 +26,36 @@ def rotary(keys: GgufKeys, kind: Kind, file: GgufFile, d_head: int) -> Rotary | 
     keys.get("rope.scaling.finetuned")  # whether the model was trained on with its scaling
     base = keys.assumed_number("rope.freq_base", 10000.0)
     dims = keys.size("rope.dimension_count", d_head)
-    for name in _LONG:
-        if name in file.shapes:
-            raise keys.error(f"{name!r} divides frequencies by the length of a text, which is not known here")
-    scaling = _scaling(keys)
-    if kind.turns and FREQUENCIES in file.shapes:
-        scaling = _divided(keys, file, scaling)
-    return Rotary(base=base, dims=dims, pairing=kind.pairing, scaling=scaling)
+    return Rotary(
+        base=base, dims=dims, pairing=kind.pairing, scaling=_stored(keys, kind, file) or _scaling(keys)
+    )
+
+
+def stored_factors(kind: Kind, shapes: Mapping[str, Shape]) -> tuple[str, ...]:
+    """The tensors that divide frequencies: one list, or one for short texts and one for long ones."""
+    if kind.turns and FREQUENCIES in shapes:
+        return (FREQUENCIES,)
+    return (LONG, SHORT) if kind.turns and LONG in shapes and SHORT in shapes else ()
+
+
+def _stored(keys: GgufKeys, kind: Kind, file: GgufFile) -> Scaling | None:
+    names = stored_factors(kind, file.shapes)
+    if len(names) == 1:
+        return _divided(keys, file, _scaling(keys))
+    return _long(keys, file) if names else None
+
+
+def _long(keys: GgufKeys, file: GgufFile) -> LongRope:
+    """LongRoPE: a text is long by its own length; llama.cpp goes by that of the context that is set up."""
+    keys.must_be("rope.scaling.type", "longrope", "it is, where factors for long texts are stored")
+    keys.must_be("rope.scaling.factor", 1.0, "stored factors divide alone")
+    long, short = (tuple(file.read(name).ravel().tolist()) for name in (LONG, SHORT))
+    return LongRope(
+        short=short,
+        long=long,
+        original_n_ctx=keys.size("rope.scaling.original_context_length", keys.size("context_length")),
+        attention_factor=keys.number("rope.scaling.attn_factor", 1.0),
+    )
 
 
 def _scaling(keys: GgufKeys) -> Scaling | None:
@@ -42,7 +67,9 @@ def _scaling(keys: GgufKeys) -> Scaling | None:
         return _yarn(keys, factor)
     keys.must_be("rope.scaling.attn_factor", 1.0, "only YaRN makes scores larger here")
     if kind not in ("none", "linear"):
-        raise keys.error(f"rope.scaling.type {kind!r} is not known; known: none, linear, yarn")
+        raise keys.error(
+            f"rope.scaling.type {kind!r} is not known; known: none, linear, yarn, and longrope with its stored factors"
+        )
     if kind == "none" or factor in (0.0, 1.0):
         return None
     return Linear(factor=factor)

@@ -20,11 +20,12 @@ def pieces(c: Config, kind: Kind, shapes: Mapping[str, Shape]) -> Iterator[Piece
     """The tensors of a model of this kind, the two tables of tokens apart; a bias is one that the file has."""
     yield from _attention(c, kind, shapes)
     yield from _mlp(c, kind, shapes)
-    for theirs, ours in _norms(kind, shapes).items():
+    norms = {theirs: ours for theirs, ours in _norms(kind, shapes).items() if ours in c.block_norms}
+    for theirs, ours in norms.items():
         yield from _norm(kind, shapes, _BLOCK + theirs, ours, c.d_model)
     if c.embed_norm:
         yield from _norm(kind, shapes, "token_embd_norm", "embed", c.d_model)
-    if c.final_norm:
+    if c.final_norm and kind.norm_names:
         yield from _norm(kind, shapes, "output_norm", "final", c.d_model)
     if c.positions == "learned":
         yield Piece("position_embd.weight", (c.n_ctx, c.d_model), {"W_pos": transposed})
@@ -55,12 +56,19 @@ def _attention(c: Config, kind: Kind, shapes: Mapping[str, Shape]) -> Iterator[P
             )
     out = {"W_O": heads_out(c.n_heads)}
     yield from _map(kind, shapes, "attn_output", (d, c.n_heads * c.d_head), out, {"b_O": as_it_is})
-    if c.qk_norm:
-        for letter, heads in (("q", c.n_heads), ("k", c.n_kv_heads)):
-            whole = c.qk_norm == "projection"
-            size = heads * c.d_head if whole else c.d_head
-            gain = {f"g_{letter}": heads_in(heads) if whole else as_it_is}
-            yield Piece(f"{_BLOCK}attn_{letter}_norm.weight", (size,), gain)
+    for letter, heads in (("q", c.n_heads), ("k", c.n_kv_heads)):
+        yield from _qk_norm(c, letter, heads)
+
+
+def _qk_norm(c: Config, letter: str, heads: int) -> Iterator[Piece]:
+    """The gain of queries or keys: of each head alike, of the whole projection, or of each head by itself."""
+    name = f"{_BLOCK}attn_{letter}_norm.weight"
+    if c.qk_norm == "head":
+        yield Piece(name, (c.d_head,), {f"g_{letter}": as_it_is})
+    if c.qk_norm == "projection":
+        yield Piece(name, (heads * c.d_head,), {f"g_{letter}": heads_in(heads)})
+    if c.qk_norm == "layernorm":
+        yield Piece(name, (heads, c.d_head), {f"g_{letter}": as_it_is})
 
 
 def _mlp(c: Config, kind: Kind, shapes: Mapping[str, Shape]) -> Iterator[Piece]:

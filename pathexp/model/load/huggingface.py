@@ -132,7 +132,7 @@ def assembled(keys: Keys, stored: Checkpoint, options: Options) -> tuple[Config,
     keys = _of_text(keys, family, options)
     checkpoint = _based(stored, family)
     refuse_quantized(checkpoint.shapes, checkpoint.where)
-    for key in ("num_hidden_layers", "n_layer"):
+    for key in ("num_hidden_layers", "n_layer", "n_layers"):
         check_layers(keys.values.get(key), checkpoint)
     plan = family.plan(_with_vocabulary(keys, family, checkpoint, options), options)
     tied = keys.switch("tie_word_embeddings", family.tied)

@@ -47,11 +47,11 @@ class Keys:
             self.assumed[key] = default
         return self.get(key, default)
 
-    def size(self, key: str, default: int | None = None) -> int:
-        """A whole number. Raises LoadError if it is none, or not there and without a default."""
+    def size(self, key: str, default: int | None = None, least: int = 1) -> int:
+        """A whole number. Raises LoadError if it is none, too small, or not there and without a default."""
         found = self.get(key, default)
-        if type(found) is not int or found < 1:
-            raise self.error(f"{key!r} must be a whole number of at least 1, found {found!r}")
+        if type(found) is not int or found < least:
+            raise self.error(f"{key!r} must be a whole number of at least {least}, found {found!r:.80}")
         return found
 
     def number(self, key: str, default: float | None = None) -> float:

@@ -213,10 +213,14 @@ def read_tokenizer(text: str, size: int, where: str) -> JsonTokenizer:
     """
     try:
         content = json.loads(text)
-        tokens = [*_vocabulary(content).values(), *(e["id"] for e in content.get("added_tokens") or ())]
+        added = content.get("added_tokens") or ()
+        tokens = [*_vocabulary(content).values(), *(entry["id"] for entry in added)]
+        pieces = [*_vocabulary(content), *(entry["content"] for entry in added)]
         around_of(content.get("post_processor"))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise LoadError(f"Cannot load {where}: it is no tokenizer.json: {error!r:.120}") from error
+    if not all(isinstance(piece, str) for piece in pieces):
+        raise LoadError(f"Cannot load {where}: its tokens must be text.")
     if not all(type(token) is int and token >= 0 for token in tokens):
         raise LoadError(f"Cannot load {where}: its token ids must be whole numbers.")
     if max(tokens, default=-1) >= size:

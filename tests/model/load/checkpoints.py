@@ -40,15 +40,20 @@ def entry(kind: str, shape: list[int], begin: int, end: int) -> dict[str, Any]:
 
 def write(path: Path, arrays: Mapping[str, np.ndarray]) -> Path:
     """Write arrays to a safetensors file; arrays of uint16 are bits of bfloat16."""
+    path.write_bytes(raw(arrays))
+    return path
+
+
+def raw(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The bytes of a safetensors file with these arrays."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = b""
     for name, array in arrays.items():
         kind = "BF16" if array.dtype == np.uint16 else _KINDS[array.dtype.name]
-        raw = np.ascontiguousarray(array).tobytes()
-        header[name] = entry(kind, list(array.shape), len(data), len(data) + len(raw))
-        data += raw
-    path.write_bytes(file_bytes(header, data))
-    return path
+        numbers = np.ascontiguousarray(array).tobytes()
+        header[name] = entry(kind, list(array.shape), len(data), len(data) + len(numbers))
+        data += numbers
+    return file_bytes(header, data)
 
 
 def drawn(rng: np.random.Generator, *shape: int) -> np.ndarray:

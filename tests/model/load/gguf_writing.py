@@ -77,6 +77,33 @@ def in_blocks(name: str, array: np.ndarray, config: Config) -> np.ndarray:
     )
 
 
+def grouped(name: str, array: np.ndarray, config: Config) -> np.ndarray:
+    """Falcon: within each group of heads its queries, its key, its value become all queries, all keys, all values."""
+    if "query_key_value" not in name:
+        return array
+    heads = config["num_attention_heads"]
+    groups = config["num_kv_heads"] if config.get("new_decoder_architecture") else 1
+    rows = array.reshape(groups, heads // groups + 2, -1, *array.shape[1:])
+    return np.concatenate(
+        [part.reshape(-1, *array.shape[1:]) for part in (rows[:, :-2], rows[:, -2], rows[:, -1])]
+    )
+
+
+def stacked_heads(arrays: Arrays) -> Arrays:
+    """StableLM: the gains of heads, each a tensor, become one table."""
+    found: Arrays = {}
+    for name, array in arrays.items():
+        if ".norms." not in name:
+            found[name] = array
+        elif name.endswith(".norms.0.weight"):
+            start = name.removesuffix("0.weight")
+            heads = [
+                arrays[f"{start}{at}.weight"] for at in range(sum(each.startswith(start) for each in arrays))
+            ]
+            found[name.replace(".norms.0.weight", ".weight")] = np.stack(heads)
+    return found
+
+
 @dataclass(frozen=True)
 class Case:
     """A configuration of transformers, the architecture of GGUF, its keys, and the rule for its tensors."""
@@ -87,6 +114,7 @@ class Case:
     rule: Rule = as_it_is
     tensors: Mapping[str, Any] = field(default_factory=dict)
     base: str = ""
+    prepare: Callable[[Arrays], Arrays] = dict
 
 
 def tensors_of(case: Case, arrays: Arrays) -> Arrays:
@@ -94,7 +122,7 @@ def tensors_of(case: Case, arrays: Arrays) -> Arrays:
     kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == case.architecture)
     names = gguf.get_tensor_name_map(kind, case.fields["block_count"])
     found = {}
-    for name, array in arrays.items():
+    for name, array in case.prepare(arrays).items():
         written = names.get_name(name.removeprefix(case.base), try_suffixes=(".weight", ".bias"))
         assert written, name
         found[written] = case.rule(name, array, case.config)
@@ -168,6 +196,16 @@ _RMS_OWN: Config = {
     "rope.dimension_count": 10,
 }
 _LN: Config = {**_BLOCK, "attention.layer_norm_epsilon": 1e-5, "attention.head_count_kv": 4}
+
+_OLMO: Config = {
+    "vocab_size": 13, "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 40, "rope_theta": 500.0, "tie_word_embeddings": False, "hidden_act": "silu",
+}  # fmt: skip
+_FALCON: Config = {
+    "model_type": "falcon", "vocab_size": 13, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "layer_norm_epsilon": 1e-5, "rope_theta": 500.0, "max_position_embeddings": 40, "alibi": False, "bias": False,
+    "parallel_attn": True,
+}  # fmt: skip
 
 _LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -300,6 +338,104 @@ CASES: dict[str, Case] = {
         "bloom",
         {**_LN, "attention.head_count": 3, "attention.head_count_kv": 3, "feed_forward_length": 96}, in_blocks,
         base="transformer.",
+    ),
+    "phi3 longrope": Case(
+        {
+            **_SIZES, "model_type": "phi3", "sliding_window": None, "original_max_position_embeddings": 8,
+            "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.25, 1.5], "long_factor": [1.0, 2.0, 8.0]},
+        },
+        "phi3",
+        {
+            **_RMS, "rope.scaling.original_context_length": 8,
+            "rope.scaling.attn_factor": float(np.sqrt(1 + np.log(40 / 8) / np.log(8))),
+        },
+        tensors={"rope_factors_short.weight": [1.0, 1.25, 1.5], "rope_factors_long.weight": [1.0, 2.0, 8.0]},
+    ),
+    "gemma3": Case(
+        {
+            **_OWN, "model_type": "gemma3_text", "tie_word_embeddings": True, "sliding_window": 16, "query_pre_attn_scalar": 10,
+            "sliding_window_pattern": 2, "rope_local_base_freq": 50.0, "hidden_activation": "gelu_pytorch_tanh",
+            "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "final_logit_softcapping": None,
+        },
+        "gemma3",
+        {
+            **_RMS_OWN, "attention.sliding_window": 16, "attention.sliding_window_pattern": 2, "rope.freq_base_swa": 50.0,
+            "rope.scaling.type": "linear", "rope.scaling.factor": 8.0,
+        },
+        one_more,
+    ),
+    "smollm3": Case(
+        {**_SIZES, "model_type": "smollm3", "num_hidden_layers": 5}, "smollm3", {**_RMS, "block_count": 5}, permuted,
+    ),
+    "olmo": Case({**_OLMO, "model_type": "olmo"}, "olmo", {**_LN, "attention.head_count_kv": 2, "rope.freq_base": 500.0}, permuted),
+    "nemotron": Case(
+        {**_OLMO, "model_type": "nemotron", "norm_eps": 1e-5, "partial_rotary_factor": 0.7, "hidden_act": "relu2"}, "nemotron",
+        {**_LN, "attention.head_count_kv": 2, "rope.freq_base": 500.0, "rope.dimension_count": 4}, one_more,
+    ),
+    "stablelm": Case(
+        {**_OLMO, "model_type": "stablelm", "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.7, "use_qkv_bias": True},
+        "stablelm", {**_LN, "attention.head_count_kv": 2, "rope.freq_base": 500.0, "rope.dimension_count": 4},
+    ),
+    "stablelm parallel, normed heads": Case(
+        {
+            **_OLMO, "model_type": "stablelm", "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.7, "qk_layernorm": True,
+            "use_parallel_residual": True,
+        },
+        "stablelm",
+        {
+            **_LN, "attention.head_count_kv": 2, "rope.freq_base": 500.0, "rope.dimension_count": 4,
+            "use_parallel_residual": True,
+        },
+        prepare=stacked_heads,
+    ),
+    "cohere": Case(
+        {**_OLMO, "model_type": "cohere", "layer_norm_eps": 1e-5, "logit_scale": 0.25, "tie_word_embeddings": True},
+        "command-r", {**_LN, "attention.head_count_kv": 2, "rope.freq_base": 500.0, "logit_scale": 0.25},
+    ),
+    "cohere, normed heads": Case(
+        {
+            **_OLMO, "model_type": "cohere", "layer_norm_eps": 1e-5, "logit_scale": 0.25, "tie_word_embeddings": True,
+            "use_qk_norm": True,
+        },
+        "command-r", {**_LN, "attention.head_count_kv": 2, "rope.freq_base": 500.0, "logit_scale": 0.25},
+    ),
+    "cohere2": Case(
+        {
+            **_OLMO, "model_type": "cohere2", "layer_norm_eps": 1e-5, "logit_scale": 0.25, "tie_word_embeddings": True,
+            "num_hidden_layers": 5, "sliding_window": 16,
+        },
+        "cohere2",
+        {
+            **_LN, "block_count": 5, "attention.head_count_kv": 2, "rope.freq_base": 500.0, "logit_scale": 0.25,
+            "attention.sliding_window": 16,
+        },
+    ),
+    "falcon": Case(
+        {**_FALCON, "multi_query": True}, "falcon",
+        {**_LN, "attention.head_count_kv": 1, "feed_forward_length": 96, "rope.freq_base": 500.0, "tensor_data_layout": "jploski"},
+        grouped, base="",
+    ),
+    "falcon, new decoder": Case(
+        {**_FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}, "falcon",
+        {**_LN, "attention.head_count_kv": 2, "feed_forward_length": 96, "rope.freq_base": 500.0}, grouped,
+    ),
+    "starcoder2": Case(
+        {
+            **{key: value for key, value in _OLMO.items() if key != "hidden_act"}, "model_type": "starcoder2",
+            "norm_epsilon": 1e-5, "use_bias": True, "hidden_act": "gelu_pytorch_tanh",
+        },
+        "starcoder2", {**_LN, "attention.head_count_kv": 2, "rope.freq_base": 500.0},
+    ),
+    "gpt_bigcode": Case(
+        {
+            "model_type": "gpt_bigcode", "vocab_size": 13, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 4,
+            "n_inner": 20, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_pytorch_tanh", "multi_query": True,
+        },
+        "starcoder", {**_LN, "attention.head_count_kv": 1},
+    ),
+    "mpt": Case(
+        {"model_type": "mpt", "vocab_size": 13, "d_model": 24, "n_layers": 3, "n_heads": 4, "max_seq_len": 40},
+        "mpt", {**_LN, "feed_forward_length": 96, "attention.max_alibi_bias": 8.0},
     ),
     "bert": Case(
         {

@@ -158,7 +158,7 @@ def _mistral(keys: Keys, options: Options) -> Fields:
 
 
 def _qwen(keys: Keys, options: Options) -> Fields:
-    n_layers, first = keys.size("num_hidden_layers"), keys.get("max_window_layers", 28)
+    n_layers, first = keys.size("num_hidden_layers"), keys.size("max_window_layers", 28, least=0)
     slides = keys.switch("use_sliding_window", False)
     width = keys.optional_size("sliding_window", 4096) if slides else None
     keys.asked.add("sliding_window")
