@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from pathexp.circuits.cases.read_cases import read_cases
 from pathexp.circuits.corpus.tally import Tally
 from pathexp.errors import PathexpError
 from pathexp.model import Tokenizer
+from tests.fuzzed_fields import field_seeds
 from tests.model.load import checkpoints, test_llama2c
 
 SECONDS = 10
@@ -55,6 +56,8 @@ class Seed:
 
     files: dict[str, bytes]
     read: Callable[[Path], Any]
+    damaged: tuple[str, ...] = ()
+    """The only files that are damaged, in their fields; any file, in any way, if none is named."""
 
 
 def _loaded(name: str) -> Callable[[Path], Any]:
@@ -64,6 +67,7 @@ def _loaded(name: str) -> Callable[[Path], Any]:
     return read
 
 
+@cache
 def seeds() -> dict[str, Seed]:
     """Return one set of whole files for every loader and state."""
     found, model = (
@@ -129,7 +133,7 @@ def seeds() -> dict[str, Seed]:
         EdgeScores(edges, np.where(edges.all(), 1.0, np.nan)).save_eap(folder / "e.json", model.config)
         found["edges"] = Seed(_files(folder, "e.json"), lambda there: read_eap(there / "e.json", edges))
         found |= _gguf(folder)
-    return found
+    return found | {name: Seed(each.files, each.read, each.damaged) for name, each in field_seeds()}
 
 
 def _gguf(folder: Path) -> dict[str, Seed]:
@@ -161,6 +165,9 @@ def _files(folder: Path, *names: str) -> dict[str, bytes]:
 
 def damaged(seed: Seed, draw: random.Random) -> dict[str, bytes]:
     """Return the files with one of them damaged, or left out."""
+    if seed.damaged:
+        name = draw.choice(seed.damaged)
+        return seed.files | {name: _json(seed.files[name], draw)}
     name = draw.choice(sorted(seed.files))
     if len(seed.files) > 1 and draw.random() < 0.03:
         return {other: whole for other, whole in seed.files.items() if other != name}
