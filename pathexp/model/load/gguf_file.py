@@ -49,14 +49,17 @@ class GgufFile:
     def read(self, name: str) -> Numbers:
         """One tensor, unpacked. Raises LoadError for a scale that is no number."""
         shape = self.places[name].shape
-        return self.rows(name, 0, math.prod(shape[:-1])).reshape(shape)
+        return self.rows(name, 0, shape[0] if len(shape) > 1 else 1).reshape(shape)
 
     def rows(self, name: str, begin: int, end: int) -> Numbers:
-        """Some rows of one tensor, unpacked, all axes but the last taken together. Raises LoadError as `read`.
+        """Some of one tensor along its first axis, unpacked. Raises LoadError as `read`.
 
         A tensor whose scale stands beside it, of one number, comes multiplied by it.
         """
-        found = self._rows(name, begin, end)
+        inner = self.places[name].shape[1:-1]
+        each = math.prod(inner)
+        found = self._rows(name, begin * each, end * each)
+        found = found.reshape(end - begin, *inner, found.shape[-1]) if inner else found
         scale = scale_of(name)
         return found * self._rows(scale, 0, 1).astype(np.float64) if self._is_scale(scale) else found
 

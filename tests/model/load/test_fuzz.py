@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from pathexp.errors import PathexpError
+from tests.fuzzed_fields import families_left_out
 from tests.fuzzing import Seed, fuzzed, seeds, verdict
 
 
@@ -20,6 +21,10 @@ def test_whole_files_are_read(name):
     seed = seeds()[name]
     assert verdict(seed, seed.files) == "read"
     tracemalloc.stop()
+
+
+def test_every_family_has_its_configuration_damaged():
+    assert not families_left_out()
 
 
 def test_the_fuzzer_sees_faults():

@@ -126,6 +126,15 @@ def _write(
     writer.close()
 
 
+def test_rows_go_along_the_first_axis(tmp_path: Path) -> None:
+    """Of three axes too, as experts are stored."""
+    stored = np.random.default_rng(0).standard_normal((4, 3, 5)).astype(np.float32)
+    file = of_bytes(tmp_path / "x.gguf", stored, FORMS.F32)
+    np.testing.assert_array_equal(file.rows("x", 1, 3), stored[1:3])
+    np.testing.assert_array_equal(file.read("x"), stored)
+    assert file.rows("x", 2, 2).shape == (0, 3, 5)
+
+
 def test_plain_numbers_keep_all_their_bits(tmp_path: Path) -> None:
     numbers = np.random.default_rng(0).standard_normal((3, 5))
     for form, dtype in ((FORMS.F64, np.float64), (FORMS.F32, np.float32), (FORMS.F16, np.float16)):
