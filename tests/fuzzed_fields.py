@@ -35,6 +35,7 @@ _COMMON: dict[str, Any] = {
     "rotary_dim": 4, "n_positions": 40, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_inner": 10, "seq_length": 40,
     "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 40, "rotary_pct": 1.0, "rotary_emb_base": 500,
     "scale_attn_weights": True, "activation_function": "gelu_new", "use_qkv_bias": False, "clip_qkv": None,
+    "dim": 16, "hidden_dim": 10, "activation": "gelu",
 }  # fmt: skip
 """Values of keys that families ask for; each gets those that it asks for."""
 

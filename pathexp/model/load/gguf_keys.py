@@ -36,13 +36,6 @@ class GgufKeys(Keys):
         """A real number as it was meant: the shortest decimal that its float32 stands for."""
         return shortest(super().number(key, default))
 
-    def inverse(self, key: str) -> float:
-        """One over a number, 1 where it is not told. Raises LoadError for zero."""
-        found = self.number(key, 1.0)
-        if not found:
-            raise self.error(f"{key!r} is {found}, and divides")
-        return 1 / found
-
     def windows(self, width: int | None, period: int) -> tuple[int | None, ...] | None:
         """The window of each layer: of each ``period`` layers the last has none, if no pattern is told."""
         told = self.get("attention.sliding_window_pattern", period)

@@ -103,7 +103,7 @@ def _granite(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
     return {
         "embedding_multiplier": keys.number("embedding_scale", 0.0) or 1.0,
         "residual_multiplier": keys.number("residual_scale", 0.0) or 1.0,
-        "logit_multiplier": keys.inverse("logit_scale"),
+        "logit_multiplier": keys.inverse("logit_scale", 1.0),
         **({"attention_scale": scale} if scale else {}),
     }
 

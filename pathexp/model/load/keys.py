@@ -73,6 +73,13 @@ class Keys:
         self.assume(key, default)
         return self.number(key, default)
 
+    def inverse(self, key: str, default: float) -> float:
+        """One over a number; where it is not there, over the family's default. Raises LoadError for zero."""
+        found = self.assumed_number(key, default)
+        if not found:
+            raise self.error(f"{key!r} is {found}, and divides")
+        return 1 / found
+
     def optional_number(self, key: str, default: float) -> float | None:
         """A real number, or None where the key is null; where it is not there, an assumed default."""
         return self.assumed_number(key, default) if self._is_given(key) else None

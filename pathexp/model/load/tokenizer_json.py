@@ -15,6 +15,7 @@ from typing import Any, SupportsIndex
 
 from ...errors import LoadError, TokenError
 from ...installation import install_command
+from ...visible import inert
 
 _KIND = "tokenizer.json"
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -66,7 +67,7 @@ class JsonTokenizer:
         except Exception as error:  # the package raises Exception itself
             raise TokenError(
                 f"{text!r:.60} has characters that are not in this vocabulary of {len(self._pieces)} tokens, and there is "
-                f"no token for what is unknown: {error}"
+                f"no token for what is unknown: {inert(str(error))}"
             ) from error
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -130,7 +131,9 @@ class JsonTokenizer:
         try:
             coder = tokenizers.Tokenizer.from_str(self.text)
         except Exception as error:  # the package raises Exception itself
-            raise TokenError(f"The package 'tokenizers' cannot read tokenizer.json: {error}") from error
+            raise TokenError(
+                f"The package 'tokenizers' cannot read tokenizer.json: {inert(str(error))}"
+            ) from error
         coder.no_padding()
         coder.no_truncation()
         return coder

@@ -253,7 +253,7 @@ def _granite(keys: Keys, options: Options) -> Fields:
         "embedding_multiplier": keys.assumed_number("embedding_multiplier", 1.0),
         "residual_multiplier": keys.assumed_number("residual_multiplier", 1.0),
         "attention_scale": keys.assumed_number("attention_multiplier", 1.0),
-        "logit_multiplier": 1 / keys.assumed_number("logits_scaling", 1.0),
+        "logit_multiplier": keys.inverse("logits_scaling", 1.0),
     }
 
 
