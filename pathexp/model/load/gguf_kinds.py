@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..rotary import Rotary
 from .checkpoint import Shape
 from .families.llama import embedding_scale
 from .families.mpt import slopes
+from .gguf_experts import experts_of
 from .gguf_keys import GgufKeys
 from .options import Options
 
@@ -43,8 +45,9 @@ class Kind:
     """One architecture: configuration fields of its own, its norms by their names, what must have a bias.
 
     ``pairing`` of rotary positions, None where there are none; ``turned``: how its layers turn, by the rotary positions that
-    the keys tell; ``turns``: whether frequencies may be divided by stored factors; ``fused_gate``: gate and up are one tensor; ``bare``: LayerNorms may have no bias; ``unembedded``: a file
-    without an unembedding means the embedding. Any map may have a bias.
+    the keys tell; ``turns``: whether frequencies may be divided by stored factors; ``fused_gate``: gate and up are one
+    tensor; ``bare``: LayerNorms may have no bias; ``unembedded``: a file without an unembedding means the embedding;
+    ``sparse``: it may have experts. Any map may have a bias.
     """
 
     fields: Callable[[GgufKeys, Shapes, Options], Fields] = nothing
@@ -62,6 +65,7 @@ class Kind:
     bare: bool = False
     causal: bool = True
     unembedded: bool = True
+    sparse: bool = False
 
     @property
     def norm_names(self) -> Mapping[str, str]:
@@ -214,7 +218,16 @@ def _command_r(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
 
 def _llama(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
     keys.get("tensor_data_layout")  # told by old files; the same order of rows
-    return _everywhere(keys, shapes, options)
+    experts = experts_of(keys, normalized=True) if keys.get("expert_count") else {}
+    keys.get("expert_used_count")
+    return {**_everywhere(keys, shapes, options), **experts}
+
+
+def _of_experts(
+    keys: GgufKeys, shapes: Shapes, options: Options, *, normalized: bool, shared: bool = False
+) -> Fields:
+    """Experts in every layer."""
+    return experts_of(keys, normalized=normalized, shared=shared)
 
 
 def _bert(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
@@ -227,9 +240,12 @@ def _bert(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
 
 
 KINDS: Mapping[str, Kind] = {
-    "llama": Kind(_llama, pairing="adjacent", turns=True),
+    "llama": Kind(_llama, pairing="adjacent", turns=True, sparse=True),
     "qwen2": Kind(biased=_QKV),
     "qwen3": Kind(qk_norm="head"),
+    "olmoe": Kind(partial(_of_experts, normalized=False), qk_norm="projection", sparse=True),
+    "qwen2moe": Kind(partial(_of_experts, normalized=False, shared=True), biased=_QKV, sparse=True),
+    "qwen3moe": Kind(partial(_of_experts, normalized=True), qk_norm="head", sparse=True),
     "gemma": Kind(_gemma, activation="gelu_tanh"),
     "gemma2": Kind(_gemma2, norms=_PRE | _BRANCH, activation="gelu_tanh"),
     "phi3": Kind(_everywhere, fused_gate=True, turns=True),

@@ -40,7 +40,8 @@ def load_gguf(path: str | Path, options: Options | None = None) -> Model:
 
 
 def _model(file: GgufFile, options: Options) -> Model:
-    kind, keys = _kind(file), _keys(file)
+    kind = _kind(file)
+    keys = _keys(file, kind)
     check_layers(keys.values.get("block_count"), file)
     sizes = _sizes(keys, kind)
     turned = rotary(keys, kind, file, sizes["d_head"])
@@ -79,10 +80,10 @@ def _kind(file: GgufFile) -> Kind:
     return KINDS[name]
 
 
-def _keys(file: GgufFile) -> GgufKeys:
+def _keys(file: GgufFile, kind: Kind) -> GgufKeys:
     keys = own_keys(file.fields, str(file.fields["general.architecture"]), file.where)
-    for key in ("expert_count", "expert_used_count"):
-        keys.must_be_off(key, "mixtures of experts are not known: their routing is no linear map")
+    for key in () if kind.sparse else ("expert_count", "expert_used_count"):
+        keys.must_be_off(key, "experts are not known of this architecture")
     keys.must_be_off("nextn_predict_layers", "layers that predict further tokens are not known here")
     keys.must_be_off("attention.clamp_kqv", "queries, keys and values that are cut off are not known here")
     return keys

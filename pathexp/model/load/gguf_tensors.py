@@ -9,6 +9,7 @@ from .checkpoint import Shape
 from .families.plan import Arrays
 from .fused import Widths, parts
 from .gather import Piece, Turn, as_it_is, heads_in, heads_out, transposed
+from .gguf_experts import expert_pieces
 from .gguf_kinds import Kind
 
 TABLES = "token_embd.weight", "output.weight"
@@ -19,7 +20,7 @@ _TYPES = "token_types.weight"
 def pieces(c: Config, kind: Kind, shapes: Mapping[str, Shape]) -> Iterator[Piece]:
     """The tensors of a model of this kind, the two tables of tokens apart; a bias is one that the file has."""
     yield from _attention(c, kind, shapes)
-    yield from _mlp(c, kind, shapes)
+    yield from _mlp(c, kind, shapes) if c.experts is None else expert_pieces(c, c.experts)
     norms = {theirs: ours for theirs, ours in _norms(kind, shapes).items() if ours in c.block_norms}
     for theirs, ours in norms.items():
         yield from _norm(kind, shapes, _BLOCK + theirs, ours, c.d_model)

@@ -6,6 +6,7 @@ Nothing here knows how the product reads them: names come from the package, turn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +103,21 @@ def stacked_heads(arrays: Arrays) -> Arrays:
             ]
             found[name.replace(".norms.0.weight", ".weight")] = np.stack(heads)
     return found
+
+
+def joined_experts(arrays: Arrays) -> Arrays:
+    """Mixtral, OLMoE, Qwen-MoE: the maps of all experts of a layer become one tensor; a gate of one row loses that axis."""
+    ours = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+    found: Arrays = {}
+    joined: dict[str, dict[int, np.ndarray]] = {}
+    for name, array in arrays.items():
+        match = re.fullmatch(r"(model\.layers\.\d+\.).*\.experts\.(\d+)\.(\w+)\.weight", name)
+        if match:
+            whole = f"{match[1]}mlp.experts.{ours.get(match[3], match[3])}.weight"
+            joined.setdefault(whole, {})[int(match[2])] = array
+        else:
+            found[name] = array[0] if name.endswith("shared_expert_gate.weight") else array
+    return found | {name: np.stack([each[at] for at in range(len(each))]) for name, each in joined.items()}
 
 
 @dataclass(frozen=True)
@@ -436,6 +452,37 @@ CASES: dict[str, Case] = {
     "mpt": Case(
         {"model_type": "mpt", "vocab_size": 13, "d_model": 24, "n_layers": 3, "n_heads": 4, "max_seq_len": 40},
         "mpt", {**_LN, "feed_forward_length": 96, "attention.max_alibi_bias": 8.0},
+    ),
+    "mixtral": Case(
+        {**_OWN, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "hidden_act": "silu"}, "llama",
+        {**_RMS_OWN, "expert_count": 4, "expert_used_count": 2}, permuted, prepare=joined_experts,
+    ),
+    "olmoe": Case(
+        {
+            **_SIZES, "model_type": "olmoe", "num_key_value_heads": 4, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False,
+            "hidden_act": "silu",
+        },
+        "olmoe", {**_RMS, "attention.head_count_kv": 4, "expert_count": 4, "expert_used_count": 2}, prepare=joined_experts,
+    ),
+    "qwen2_moe": Case(
+        {
+            **_SIZES, "model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False,
+            "moe_intermediate_size": 6, "shared_expert_intermediate_size": 10, "hidden_act": "silu",
+        },
+        "qwen2moe",
+        {
+            **_RMS, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 6,
+            "expert_shared_feed_forward_length": 10,
+        },
+        prepare=joined_experts,
+    ),
+    "qwen3_moe": Case(
+        {
+            **_OWN, "model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True,
+            "moe_intermediate_size": 6, "hidden_act": "silu",
+        },
+        "qwen3moe", {**_RMS_OWN, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 6},
+        prepare=joined_experts,
     ),
     "bert": Case(
         {

@@ -144,7 +144,7 @@ def test_scaled_rotary_positions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"expert_count": 8}, "'expert_count' is 8: mixtures of experts"),
+        ({"expert_count": 8}, "'expert_used_count' must be a whole number"),
         ({"attention.temperature_scale": 8.0}, r"'attention\.temperature_scale' may change the computation"),
         ({"attention.value_length": 4}, r"'attention\.value_length' is 4, known is 8"),
         ({"vocab_size": 12}, "'vocab_size' is 12, known is 11"),

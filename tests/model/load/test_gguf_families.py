@@ -59,7 +59,10 @@ def test_a_bert_has_no_unembedding(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "experts": ("llama", {"expert_count": 8}, "'expert_count' is 8: mixtures of experts"),
+    "experts": ("qwen2", {"expert_count": 8}, "'expert_count' is 8: experts are not known of this architecture"),
+    "gating": ("mixtral", {"expert_gating_func": 2}, "'expert_gating_func' is 2, known is 1: .* softmax"),
+    "groups": ("qwen3_moe", {"expert_group_count": 2}, "'expert_group_count' is 2: groups of experts"),
+    "more chosen than there are": ("olmoe", {"expert_used_count": 5}, "5"),
     "clamp": ("llama", {"attention.clamp_kqv": 8.0}, r"'attention\.clamp_kqv' is 8\.0: .* cut off"),
     "unknown key": ("llama", {"attention.temperature_length": 8}, r"'attention\.temperature_length' may change the computation"),
     "values": ("llama", {"attention.value_length": 4}, r"'attention\.value_length' is 4, known is 10"),
