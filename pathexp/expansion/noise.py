@@ -13,13 +13,12 @@ from ..graph import (
     Source,
     Step,
     chain,
-    frobenius_norm,
+    feature_norm,
     lengths,
     mixed_noise,
     product_norm,
     spread,
     start_value,
-    word_map,
 )
 from ..graph.named import centering, feature
 
@@ -96,10 +95,10 @@ def _reads_no_mean(read: Array) -> bool:
 def _centers(operator: Operator) -> bool:
     """Whether an operator makes nothing of a vector of equal features."""
     first = operator[-1] if operator else None
-    if not isinstance(first, Step) or (feature := word_map(first.feature)) is None:
+    if not isinstance(first, Step) or not first.feature:
         return False
-    made = np.abs(feature.apply(np.ones(feature.shape[1]))).max(initial=0.0)
-    return bool(made <= _NOTHING * frobenius_norm(feature))
+    made = np.abs(first.push_features(np.ones(int(first.feature[-1].columns)))).max(initial=0.0)
+    return bool(made <= _NOTHING * feature_norm(first))
 
 
 _NOTHING = 1e-10

@@ -1,6 +1,7 @@
 """The residual graph and the language over its paths."""
 
-from .actions import Dyad, cost, frobenius_norm, lengths, mixed_noise, spread
+from .actions import Dyad, cost, feature_norm, frobenius_norm, lengths, mixed_noise, spread
+from .along_positions import is_local
 from .alphabet import NO_PORTS, asked_for_port, has_ports
 from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
@@ -26,7 +27,6 @@ from .operators import (
     Part,
     Step,
     chain,
-    is_local,
     pull,
     push,
     word_map,
@@ -84,6 +84,7 @@ __all__ = [
     "cost",
     "empty_multigraph",
     "everything",
+    "feature_norm",
     "freeze",
     "frobenius_norm",
     "graph_to",

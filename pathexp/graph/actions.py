@@ -11,7 +11,7 @@ from ..algebra import Chain, Dense, Diagonal, LinearMap, waist
 from ..algebra.operations import is_narrow, wide
 from ..budget import BUDGET
 from .kernel import Indices, product_norm
-from .operators import Action, Array, Gate, Operator, Parallel, Part, word_map
+from .operators import Action, Array, Gate, Operator, Parallel, Part, Step, word_map
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -120,16 +120,28 @@ def _spread(part: Part, noise: Array, backward: bool) -> Array:
         case Gate():
             values = part.numbers()
             return np.asarray(noise * lengths(values) / np.sqrt(values.shape[-1]))
-    position, feature = word_map(part.position), word_map(part.feature)
-    noise = noise if feature is None else noise * _gain(feature, backward)
+    position = word_map(part.position)
+    noise = noise * _gain(part, backward) if part.feature else noise
     if position is None:
         return noise
     return mixed_noise(position.T.dense() if backward else position.dense(), noise)
 
 
-def _gain(map: LinearMap, backward: bool) -> float:
+def _gain(step: Step, backward: bool) -> float:
     """How deviations per coordinate grow: the Frobenius norm over the root of how many coordinates come out."""
-    return frobenius_norm(map) / float(np.sqrt(map.shape[1 if backward else 0]))
+    coordinates = step.feature[-1].columns if backward else step.feature[0].rows
+    return feature_norm(step) / float(np.sqrt(int(coordinates)))
+
+
+def feature_norm(step: Step) -> float:
+    """Return the Frobenius norm of a feature word that is not empty, of very many rows a block at a time."""
+    if (tall := step.parted) is None or tall[0] is not None:
+        word = word_map(step.feature)
+        assert word is not None, "asked for only where there is one"
+        return frobenius_norm(word)
+    _, table, before = tall
+    through = (lambda rows: rows) if before is None else before.T.apply
+    return BUDGET.get(step, "norm", lambda: float(lengths(table.lengths(through, lengths))))
 
 
 def frobenius_norm(map: LinearMap) -> float:

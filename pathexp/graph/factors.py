@@ -20,6 +20,7 @@ from ..model import Config, Model, Trace, Weights
 from .law import BlockLaw
 from .named import center, centering, column, table
 from .operators import Array, Dim, Factor, Gate, Operator, Step
+from .tall import BLOCK, Tall
 
 Side: TypeAlias = Literal["Q", "K", "V"]
 SIDES: tuple[Side, ...] = ("Q", "K", "V")
@@ -253,7 +254,10 @@ class Factors:
         return made if self.weights is None else replace(made, picked=partial(_tokens, self.weights))
 
     def w_u(self) -> Factor:
-        return self.make("W_U", "d_out", "d_model", lambda w: table(w.W_U, self.outputs, "model", "W_U"))
+        made = self.make("W_U", "d_out", "d_model", lambda w: table(w.W_U, self.outputs, "model", "W_U"))
+        if self.weights is None or len(self.weights.W_U) <= BLOCK:
+            return made
+        return replace(made, tall=Tall("W_U", len(self.weights.W_U), partial(_outputs, self.weights)))
 
     def w_pos(self) -> Factor:
         """Learned positions."""
@@ -297,6 +301,11 @@ def there(array: Array | None, *index: int | slice) -> Array:
 def _tokens(weights: Weights, tokens: NDArray[np.int64]) -> Array:
     """The embeddings of some tokens, (tokens, d_model): of a stored table those rows alone are read."""
     return np.ascontiguousarray(weights.W_E[:, tokens].T)
+
+
+def _outputs(weights: Weights, begin: int, end: int) -> Array:
+    """Some rows of the unembedding, (end - begin, d_model)."""
+    return weights.W_U[begin:end]
 
 
 def _stacked(weights: Weights, name: str, layer: int, target: str, source: str) -> Dense:

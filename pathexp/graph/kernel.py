@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ..algebra import Dense, waist
 from ..budget import BUDGET
+from .along_positions import first, looks_ahead
 from .nodes import Block
-from .operators import Array, Operator, Step, first, looks_ahead, pull, push, word_map
+from .operators import Array, Operator, Step, pull, push, word_map
 
 Indices = NDArray[np.int64]
 

@@ -18,10 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import Dense, Diagonal, LinearMap, Space, compose, in_double
+from ..algebra import Dense, Diagonal, LinearMap, compose, in_double
 from ..budget import BUDGET
 from ..errors import FreezeError, GraphError
 from ..read_only import restore
+from .tall import Tall
 
 Array: TypeAlias = NDArray[np.float64]
 Dim: TypeAlias = int | str
@@ -48,6 +49,8 @@ class Factor:
     rows: Dim
     columns: Dim
     map: LinearMap | Later | None = None
+    tall: Tall | None = None
+    """The same numbers a block of rows at a time, where there are very many rows."""
     picked: Callable[[NDArray[np.int64]], Array] | None = None
     """Some columns as rows, (len(indices), rows), where they can be had without making the map; a map has its own."""
 
@@ -55,6 +58,7 @@ class Factor:
         if isinstance(self.map, LinearMap):
             object.__setattr__(self, "map", self._check(self.map))
             object.__setattr__(self, "picked", None)
+            object.__setattr__(self, "tall", None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or a pickle has the numbers themselves."""
@@ -89,9 +93,39 @@ class Step:
     feature: tuple[Factor, ...] = ()
 
     @property
-    def maps(self) -> tuple[LinearMap | None, LinearMap | None]:
-        """Both words as linear maps, None for an empty one; multiplied together once, as long as the budget holds."""
-        return BUDGET.get(self, "maps", lambda: (word_map(self.position), word_map(self.feature)))
+    def position_map(self) -> LinearMap | None:
+        """The position word as a linear map, None for an empty one; multiplied together once, as long as the budget holds."""
+        return BUDGET.get(self, "position", lambda: word_map(self.position))
+
+    def push_features(self, x: Array) -> Array:
+        """Take (..., columns) through the feature word: (..., rows)."""
+        if (tall := self.parted) is not None:
+            after, table, before = tall
+            made = table.push(x if before is None else before.apply(x))
+            return made if after is None else after.apply(made)
+        feature = self._feature_map
+        return x if feature is None else feature.apply(x)
+
+    def pull_features(self, r: Array) -> Array:
+        """Take (..., rows) through the transpose of the feature word: (..., columns)."""
+        if (tall := self.parted) is not None:
+            after, table, before = tall
+            made = table.pull(r if after is None else after.T.apply(r))
+            return made if before is None else before.T.apply(made)
+        feature = self._feature_map
+        return r if feature is None else feature.T.apply(r)
+
+    @property
+    def parted(self) -> tuple[LinearMap | None, Tall, LinearMap | None] | None:
+        """A feature word with a table of very many rows: what follows the table, the table, and what stands before it."""
+        for at, factor in enumerate(self.feature):
+            if factor.tall is not None:
+                return word_map(self.feature[:at]), factor.tall, word_map(self.feature[at + 1 :])
+        return None
+
+    @property
+    def _feature_map(self) -> LinearMap | None:
+        return BUDGET.get(self, "feature", lambda: word_map(self.feature))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,9 +283,8 @@ def _along_positions(apply: Callable[[Array], Array], x: Array) -> Array:
 
 def _push(part: Part, x: Array) -> Array:
     if isinstance(part, Step):
-        position, feature = part.maps
-        # The side that shrinks the array most goes first; both orders give the same product.
-        x = x if feature is None else feature.apply(x)
+        position = part.position_map
+        x = part.push_features(x)
         return x if position is None else _along_positions(position.apply, x)
     if isinstance(part, Parallel):
         return reduce(np.add, (push(term, x) for term in part.terms))
@@ -262,8 +295,8 @@ def _push(part: Part, x: Array) -> Array:
 
 def _pull(part: Part, x: Array) -> Array:
     if isinstance(part, Step):
-        position, feature = part.maps
-        x = x if feature is None else feature.T.apply(x)
+        position = part.position_map
+        x = part.pull_features(x)
         return x if position is None else _along_positions(position.T.apply, x)
     if isinstance(part, Parallel):
         return reduce(np.add, (pull(term, x) for term in part.terms))
@@ -282,88 +315,6 @@ def pull(operator: Operator, r: Array) -> Array:
     return reduce(lambda y, part: _pull(part, y), operator, r)
 
 
-def looks_ahead(operator: Operator) -> bool:
-    """Return whether a position may take something from a later one."""
-    return any(map(_looks_ahead, operator))
-
-
-def _looks_ahead(part: Part) -> bool:
-    match part:
-        case Step():
-            word = word_map(part.position)
-            return bool(
-                word is not None and not isinstance(word, Diagonal) and np.triu(word.dense(), 1).any()
-            )
-        case Parallel():
-            return any(map(looks_ahead, part.terms))
-        case Action():
-            return part.looks_ahead
-    return False
-
-
-def is_local(operator: Operator) -> bool:
-    """Return whether every position keeps to itself, whatever form its factors have."""
-    return all(map(_is_local, operator))
-
-
-def _is_local(part: Part) -> bool:
-    match part:
-        case Step():
-            word = word_map(part.position)
-            return word is None or isinstance(word, Diagonal) or _is_diagonal(word.dense())
-        case Parallel():
-            return all(map(is_local, part.terms))
-        case Action():
-            return part.local
-    return True
-
-
-def _is_diagonal(amounts: Array) -> bool:
-    return not np.any(amounts - np.diag(np.diag(amounts)))
-
-
-def first(operator: Operator, positions: int) -> Operator:
-    """Return an operator on the first positions alone; exact where it does not look ahead."""
-    return tuple(_first_of(part, positions) for part in operator)
-
-
-def _first_of(part: Part, positions: int) -> Part:
-    if isinstance(part, Action):
-        return part.first(positions)
-    if isinstance(part, Parallel):
-        return Parallel(part.name, tuple(first(term, positions) for term in part.terms))
-    if isinstance(part, Gate):
-        return Gate(part.name, positions, part.features, part.numbers()[:positions])
-    return Step(tuple(_first(factor, positions) for factor in part.position), part.feature)
-
-
-def _first(factor: Factor, positions: int) -> Factor:
-    map, space = factor.numbers(), Space("position", positions)
-    kept: LinearMap = (
-        Diagonal(map.values[:positions], space)
-        if isinstance(map, Diagonal)
-        else Dense(map.dense()[:positions, :positions], space, space)
-    )
-    return Factor(factor.name, positions, positions, kept)
-
-
-def stays(operator: Operator) -> bool:
-    """Return whether nothing moves between positions, as far as the form of the factors says."""
-    return all(map(_stays, operator))
-
-
-def _stays(part: Part) -> bool:
-    match part:
-        case Step():
-            word = word_map(part.position)
-            return word is None or isinstance(word, Diagonal)
-        case Parallel():
-            return all(map(stays, part.terms))
-        case Action():
-            return part.local
-    return True
-
-
 def act_at(operator: Operator, positions: NDArray[np.int64], rows: Array, backward: bool = False) -> Array:
     """Return rows (K, feature) that stand at positions (K,) through an operator that stays in place, or its transpose."""
     parts = operator if backward else reversed(operator)
@@ -379,9 +330,8 @@ def _act_at(part: Part, positions: NDArray[np.int64], rows: Array, backward: boo
         case Action():
             here = part.at(positions)
             return here.pull(rows) if backward else here.push(rows)
-    position, feature = part.maps
-    if feature is not None:
-        rows = (feature.T if backward else feature).apply(rows)
+    position = part.position_map
+    rows = part.pull_features(rows) if backward else part.push_features(rows)
     return position.values[positions, None] * rows if isinstance(position, Diagonal) else rows
 
 

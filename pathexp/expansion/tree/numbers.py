@@ -16,7 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Array, BlockKernel, Component, Operator, ResidualGraph, Walk, lengths
-from ...graph.operators import act_at, stays
+from ...graph.along_positions import stays
+from ...graph.operators import act_at
 from .beginnings import Beginnings
 from .endings import Endings
 from .ladder import Ladder, Rows
