@@ -105,6 +105,19 @@ def seeds() -> dict[str, Seed]:
             _files(folder, "j.json", "h.json"),
             lambda there: px.load(there / "j.json", header=there / "h.json").run([0, 1]),
         )
+        tuned = checkpoints.folder(folder / "tuned")
+        q = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+        lora = {f"{q}A.weight": np.ones((2, 8)), f"{q}B.weight": np.ones((24, 2))}
+        checkpoints.write(tuned / "adapter_model.safetensors", lora)
+        says = {
+            "peft_type": "LORA",
+            "r": 2,
+            "lora_alpha": 4,
+            "rank_pattern": {"q_proj": 2},
+            "use_rslora": False,
+        }
+        (tuned / "adapter_config.json").write_text(json.dumps(says))
+        found["adapter"] = Seed(_files(tuned, *(file.name for file in tuned.iterdir())), _loaded(""))
         sharded = folder / "shards"
         sharded.mkdir()
         (sharded / "config.json").write_text(json.dumps(dict(checkpoints.LLAMA)))

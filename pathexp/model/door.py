@@ -12,7 +12,7 @@ from .load.formats import load_path
 from .load.given_tokenizer import given_tokenizer
 from .load.hub import is_hub_name, load_hub, not_in_cache
 from .load.live import from_bridge, from_transformers, is_bridge, is_transformers
-from .load.options import CHECKPOINT, Options
+from .load.options import TRANSFORMERS, Options
 from .load.options import options as read_options
 from .load.state_dict import from_state_dict
 from .load.transformer_lens import from_transformer_lens, is_transformer_lens
@@ -29,7 +29,7 @@ def load(name_or_path: str | Path | Any, **options: Any) -> Model:
 
     In memory: a model of transformers; one of TransformerLens, 2 or 4; a state dict of either with ``config=``.
     ``options`` answer what is left open: ``tie``, ``no_unembedding``, ``vocab_from_checkpoint``, ``strict``, ``ignore``,
-    ``embedding_scale``, ``tokenizer``, ``config``, ``revision``, ``download``, as pathexp.model.load.options.Options has them.
+    ``embedding_scale``, ``adapter``, ``tokenizer``, ``config``, ``names``, ``header``, ``revision``, ``download``, as pathexp.model.load.options.Options has them.
 
     Raises LoadError if it is neither a bundled name nor there, or cannot be read.
 
@@ -62,7 +62,7 @@ def _of_object(model: Any, given: Options) -> Model:
     """A live model, by what it has."""
     where = f"the {type(model).__name__}"
     if is_bridge(model) or is_transformers(model):
-        given.only((*CHECKPOINT, "tokenizer"), where, "a live model leaves")
+        given.only((*TRANSFORMERS, "tokenizer"), where, "a live model leaves")
         read = from_bridge if is_bridge(model) else from_transformers
         return given_tokenizer(read(model, given), given.tokenizer)
     if is_transformer_lens(model):

@@ -12,7 +12,7 @@ from .gguf_model import load_gguf
 from .header import ENDINGS, has_header, load_with_header
 from .huggingface import load_huggingface
 from .llama2c import load_llama2c
-from .options import CHECKPOINT, Options
+from .options import CHECKPOINT, TRANSFORMERS, Options
 from .pickles import of_pickles
 
 _READERS: Mapping[str, Callable[[Path], Model]] = {
@@ -51,7 +51,7 @@ def load_path(path: Path, options: Options) -> Model:
             f"directory that transformers saved, which this is not by its name, or with header= (--header FILE). {_READ}"
         )
     if path.is_dir() or ending in _OF_FOLDERS:
-        options.only(CHECKPOINT, repr(str(path)), "directories of transformers leave")
+        options.only(TRANSFORMERS, repr(str(path)), "directories of transformers leave")
         return load_huggingface(path, options)
     if ending == ".gguf":
         options.only(CHECKPOINT, repr(str(path)), "GGUF files leave")

@@ -11,7 +11,7 @@ from ...errors import LoadError
 from ...installation import install_command
 from ..model import Model
 from .huggingface import load_huggingface
-from .options import CHECKPOINT, Options
+from .options import TRANSFORMERS, Options
 
 FILES = (
     "config.json",
@@ -43,7 +43,9 @@ def load_hub(name: str, options: Options) -> Model | None:
     Raises LoadError where the package ``huggingface_hub`` is asked for and not installed, where nothing can be fetched, for
     a part of a model, and as for a directory.
     """
-    options.only((*CHECKPOINT, "revision", "download", "tokenizer"), repr(name), "a model of the hub leaves")
+    options.only(
+        (*TRANSFORMERS, "revision", "download", "tokenizer"), repr(name), "a model of the hub leaves"
+    )
     hub = _hub()
     if hub is None and not (options.download or options.revision):
         return None

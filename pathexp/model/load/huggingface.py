@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from ...errors import LoadError, LoadWarning, PathexpError
 from ..config import Config
 from ..model import Model
 from ..weights import Weights
+from .adapter import Adapter, adapted, alone, has_adapter, read_adapters
 from .checkpoint import Checkpoint, Renamed, check_layers, refuse_quantized
 from .families.bert import BERT, ROBERTA
 from .families.bloom import BLOOM
@@ -119,12 +120,16 @@ def load_huggingface(path: str | Path, options: Options | None = None) -> Model:
 
 def _loaded(folder: Path, place: Path, options: Options) -> Model:
     keys = Keys(_config_values(folder), repr(str(folder / CONFIG)))
-    config, weights = assembled(keys, _checkpoint(folder, place), options)
-    return Model(config, weights, _tokenizer(folder, config), name=folder.resolve().name)
+    adapters = read_adapters(options.adapter, folder)
+    config, weights = assembled(keys, _checkpoint(folder, place), options, adapters)
+    history = tuple(adapter.said for adapter in adapters)
+    return Model(config, weights, _tokenizer(folder, config), folder.resolve().name, history)
 
 
-def assembled(keys: Keys, stored: Checkpoint, options: Options) -> tuple[Config, Weights]:
-    """Make sizes and arrays of a configuration of transformers and the tensors that belong to it.
+def assembled(
+    keys: Keys, stored: Checkpoint, options: Options, adapters: Sequence[Adapter] = ()
+) -> tuple[Config, Weights]:
+    """Make sizes and arrays of a configuration of transformers and the tensors that belong to it, with adapters applied.
 
     Raises LoadError for what is missing, unknown or in disagreement.
     """
@@ -137,10 +142,13 @@ def assembled(keys: Keys, stored: Checkpoint, options: Options) -> tuple[Config,
     plan = family.plan(_with_vocabulary(keys, family, checkpoint, options), options)
     tied = keys.switch("tie_word_embeddings", family.tied)
     keys.finish(options.ignore)
+    checkpoint = adapted(checkpoint, adapters, (family.embedding, family.unembedding), tied or options.tie)
     return _read(checkpoint, family, plan, tied, options)
 
 
 def _config_values(folder: Path) -> Mapping[str, Any]:
+    if not (folder / CONFIG).is_file() and has_adapter(folder):
+        raise alone(folder)
     if not (folder / CONFIG).is_file():
         raise LoadError(
             f"Cannot load {str(folder)!r}: it has no {CONFIG}, and tensors alone do not say what is computed "

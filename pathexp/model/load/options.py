@@ -20,6 +20,7 @@ class Options:
     strict: raise where the default is to warn and go on.
     ignore: configuration keys that are known to you not to matter.
     embedding_scale: "float64", or "bfloat16" to round Gemma's √d_model as a run in bfloat16 does.
+    adapter: of a model of transformers, the folder of a low-rank adapter of peft, or several; None: the one in its own folder.
     tokenizer: of a live model, which has none of its own: one of transformers, or the path of a tokenizer.json.
     revision: of a model of the hub, the branch, tag or commit.
     download: whether a model of the hub may be fetched; else it must be in the local cache.
@@ -34,6 +35,7 @@ class Options:
     strict: bool = False
     ignore: tuple[str, ...] = ()
     embedding_scale: str = "float64"
+    adapter: Any = None
     tokenizer: Any = None
     config: Any = None
     names: Any = None
@@ -63,7 +65,10 @@ class Options:
 
 
 CHECKPOINT = ("tie", "no_unembedding", "vocab_from_checkpoint", "strict", "ignore", "embedding_scale")
-"""What tensors of transformers and their configuration may leave open."""
+"""What tensors and their configuration may leave open."""
+
+TRANSFORMERS = (*CHECKPOINT, "adapter")
+"""What a model of transformers may leave open."""
 
 
 def options(values: Mapping[str, Any]) -> Options:

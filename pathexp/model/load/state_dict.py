@@ -9,12 +9,13 @@ from ...errors import LoadError, PathexpError
 from ..config import Config
 from ..model import Model
 from ..weights import Weights
+from .adapter import read_adapters
 from .checkpoint import Held, as_array, listed
 from .given_tokenizer import given_tokenizer
 from .huggingface import assembled
 from .keys import Keys
 from .named_arrays import from_named, unnamed
-from .options import CHECKPOINT, Options
+from .options import TRANSFORMERS, Options
 from .transformer_lens import from_transformer_lens, is_lens_state
 
 _ADVICE = (
@@ -44,7 +45,7 @@ def from_state_dict(state: Mapping[str, Any], options: Options, where: str = "th
         options.only(("config", "ignore", "tokenizer"), where, "a state dict of TransformerLens leaves")
         found = from_transformer_lens(state, options.config, ignore=options.ignore)
     elif "model_type" in (values := _values(options.config, where)):
-        options.only((*CHECKPOINT, "config", "tokenizer"), where, "a state dict of transformers leaves")
+        options.only((*TRANSFORMERS, "config", "tokenizer"), where, "a state dict of transformers leaves")
         found = _of_transformers(state, values, options, where)
     else:
         options.only(("config", "tokenizer"), where, "arrays by the names of px.Weights leave")
@@ -81,8 +82,10 @@ def _of_transformers(
     state: Mapping[str, Any], values: Mapping[str, Any], options: Options, where: str
 ) -> Model:
     try:
-        config, weights = assembled(Keys(values, where), Held(state, where), options)
-        return Model(config, weights, name=str(values["model_type"]))
+        adapters = read_adapters(options.adapter)
+        config, weights = assembled(Keys(values, where), Held(state, where), options, adapters)
+        history = tuple(adapter.said for adapter in adapters)
+        return Model(config, weights, name=str(values["model_type"]), history=history)
     except LoadError:
         raise
     except PathexpError as error:
