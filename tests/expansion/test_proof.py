@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.algebra import Dense, Space, compose, scale
+from pathexp.algebra import Dense, Diagonal, Identity, Space, Zero, compose, scale
 from pathexp.expansion.proof.beginnings import Beginnings
 from pathexp.expansion.proof.certificate import Certificate
 from pathexp.expansion.proof.checker import _field, _value
-from pathexp.expansion.proof.evaluation import Sure, map_roundings, pushed, roundings
+from pathexp.expansion.proof.evaluation import Sure, map_growth, map_roundings, pushed, roundings
 from pathexp.expansion.proof.inclusion import holds, sum_held
 from pathexp.expansion.ranking import searched
 from pathexp.expansion.search import Budget
@@ -323,3 +323,20 @@ def test_a_copy_without_its_graph_has_no_certificate():
         replace(ranking, walk=None).certificate()
     with pytest.raises(px.errors.PathexpError, match="nothing to check"):
         replace(ranking, bound=float("inf")).certificate()
+
+
+def test_what_underflowed_grows_by_numbers_above_one_alone():
+    a, b = Space("a", 3), Space("b", 2)
+    small, large = (
+        Dense(np.full((2, 3), 1e-3), b, a),
+        Dense(np.array([[1.0, -40.0, 0.0], [2.0, 0.0, 3.0]]), b, a),
+    )
+    assert map_growth(Identity(a)) == map_growth(Zero(a, b)) == map_growth(small) == 1.0
+    assert (
+        map_growth(Diagonal(np.array([0.5, -7.0, 1.0]), a)) == 7.0
+        and map_growth(Diagonal(np.ones(3), a)) == 1.0
+    )
+    assert map_growth(large) == map_growth(large.T) == 120.0, "three numbers of at most forty"
+    assert map_growth(scale(0.5, large)) == 120.0 and map_growth(scale(-2.0, large)) == 240.0
+    assert map_growth(compose(large.T, large)) == 120.0**2
+    assert map_growth(large + small) == 121.0

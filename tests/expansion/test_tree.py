@@ -365,3 +365,23 @@ def test_values_of_any_size_are_printed_with_digits(size):
     assert len(shown) > 5 and abs(shown[0] / tree.value - 1) < 1e-3
     assert np.median(np.abs(shown)) > 1e-4 * abs(tree.value)
     assert f"{shown[0]:+.4e}" in tree.headline() or f"{shown[0]:+.4f}" in tree.headline()
+
+
+def test_a_share_of_all_is_reached_when_all_is_finished():
+    whole = limits.Limits(share=1.0)
+    assert whole.reached(1, 2.0, 2.0) == "share" and whole.reached(1, 2.0, 1.9) == ""
+    assert whole.reached(0, 0.0, 0.0) == "", "before the first node nothing is finished"
+    assert (
+        limits.Limits(nodes=3).reached(3, 1.0, 0.0) == "nodes"
+        and limits.Limits(nodes=3).reached(2, 1.0, 0.0) == ""
+    )
+    assert (
+        limits.Limits(share=0.5).reached(1, 4.0, 2.0) == "share"
+        and limits.Limits(share=0.5).reached(1, -4.0, -1.9) == ""
+    )
+
+
+def test_one_path_is_not_counted_in_the_drawing():
+    trace = px.random_model(layers=1, heads=2, positions="none", seed=1).run([1, 2])
+    drawn = str(px.expand(trace).tree(trace.logit(0), nodes=9))
+    assert "E L0H0 U" in drawn and "1 paths" not in drawn

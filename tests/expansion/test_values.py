@@ -79,3 +79,11 @@ def test_beginnings_are_counted_by_what_can_be_completed(trace):
     assert [here.total() for here in whole] == [sources * amount for amount in per_source]
     some = values._beginnings(px.expand(trace, "E L0H0 L1H1 U").walk)
     assert [here.total() for here in some] == [1] * 7
+
+
+def test_what_was_met_is_not_held_any_longer():
+    trace = ZOO["2L-gqa"]().run([1, 2, 3])
+    walk, target = px.expand(trace).walk, trace.logit(1)
+    meeting = values._Meeting(walk, values._middle(walk), values._Endings(walk, target))
+    assert len(meeting.values()) == sum(walk.count_by_order)
+    assert not meeting._waiting

@@ -11,6 +11,7 @@ from pathexp.circuits.heads.diagonal import diagonal_shares
 from pathexp.circuits.heads.head_types import FIXED_OFFSET, POSITIONAL, THRESHOLD, _named
 from pathexp.circuits.heads.induction_score import InductionScore, induction_score
 from pathexp.circuits.heads.losses import CopyLosses
+from pathexp.circuits.heads.positional_patterns import previous_token_share
 from pathexp.circuits.heads.removal import removals
 from pathexp.circuits.heads.repeated_measures import _offsets
 from pathexp.circuits.heads.repeated_tokens import DUPLICATE, INDUCTION, RepeatedTokens, coprime_lengths
@@ -322,3 +323,10 @@ def test_distances_are_named_from_a_tenth_on_the_most_attended_first():
     assert list(_named(shares, (5, 3)).items()) == [(2, 0.3), (4, 0.25), (1, 0.1)]
     assert list(_named(shares, (5,))) == [2, 1], "at one length that of the copies is left out"
     assert list(_named(shares, (3,))) == [4, 1], "and that of the token after the copy"
+
+
+def test_attention_to_the_token_before_is_that_of_all_queries_that_have_one():
+    assert previous_token_share(np.array([[1.0]])) == 0.0
+    assert previous_token_share(
+        np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.1, 0.9]])
+    ) == pytest.approx(0.3)
