@@ -26,7 +26,7 @@ from pathexp.expansion.search.layout import _stretch
 from pathexp.expansion.search.norms import _schatten
 from pathexp.expansion.search.reach import Bounds
 from pathexp.expansion.search.rounding import DOUBLE, SINGLE, gamma, largest, sizes_met
-from pathexp.expansion.search.sizes import LEAST, size, underflow
+from pathexp.expansion.search.sizes import LEAST, size, tight, underflow
 from pathexp.expansion.search.sweep import Sweep
 from pathexp.expansion.values import path_values
 from pathexp.graph import Factor, Gate, Step, push, start_value
@@ -702,3 +702,22 @@ def test_gamma_is_a_little_above_its_definition():
             exact = n * unit / (1 - n * unit)
             assert exact < gamma(n, unit) <= exact * (1 + 2.5 / n)
     assert gamma(2**23, 2.0**-24) == np.inf and gamma(0) > 0
+
+
+def test_lengths_grow_by_spectral_norms_and_hardly_more():
+    """Through one factor at most d^(1/8) too far, through several by the product of such bounds; never too little."""
+    rng, a, b = np.random.default_rng(0), Space("a", 6), Space("b", 4)
+    first, second = rng.standard_normal((4, 6)), rng.standard_normal((6, 4))
+    steps = tuple(
+        Step((), (Factor(name, *array.shape, Dense(array, *spaces)),))
+        for name, array, spaces in (("W", second, (a, b)), ("V", first, (b, a)))
+    )
+    far = np.array([1.0, 2.5])
+    norms = [np.linalg.norm(array, 2) for array in (first, second)]
+    eighths = [np.sum(np.linalg.svd(array, compute_uv=False) ** 8) ** (1 / 8) for array in (first, second)]
+    for operator, least, most in (
+        (steps[1:], norms[0], eighths[0]),
+        (steps, np.prod(norms), np.prod(eighths)),
+    ):
+        found = tight(operator, far)
+        assert (found >= least * far).all() and (found <= most * far * (1 + 1e-6)).all()

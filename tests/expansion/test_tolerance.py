@@ -11,7 +11,7 @@ import pathexp as px
 from pathexp.expansion import noise
 from pathexp.expansion import tolerance as rule
 from pathexp.expansion.tolerance import rounding_tolerance, stream_noise, target_tolerance
-from pathexp.graph import BlockKernel
+from pathexp.graph import BlockKernel, push
 from pathexp.model import Model
 from tests.zoo import FAMILIES, ZOO
 
@@ -182,3 +182,18 @@ def test_the_stream_whose_noise_is_followed_is_the_runs_own(name):
     trace = run(EVERY[name]())
     streams = [x for x, _ in rule._depths(px.freeze(trace))]
     np.testing.assert_allclose(streams[-1], trace.residuals["final_in"], atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["2L-plain", "2L-gqa", "3L-layernorm"])
+def test_noise_across_a_block_is_that_of_its_components_on_white_noise(name):
+    """By the whole matrix of each component: what one number of a position becomes, in every number of every other."""
+    graph = px.freeze(run(EVERY[name](), 4))
+    (n, d, _), block = graph.sizes, graph.blocks[0]
+    deviations = np.linspace(1.0, 2.0, n)
+    units = np.eye(n * d).reshape(n, d, n, d)
+    parts = [deviations**2]
+    for component in block.components:
+        moved = push(component.operator, units)  # (from position, from number, to position, to number)
+        parts.append(np.einsum("jeif,j->i", moved**2, deviations**2) / d)
+    assert not block.skip
+    np.testing.assert_allclose(noise.across(graph.kernels[0], deviations), np.sqrt(sum(parts)), rtol=1e-9)
