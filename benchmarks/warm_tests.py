@@ -96,6 +96,8 @@ class Suite:
         self.root, self.requests, self.answers = str(root) + "/", requests, answers
 
     def pytest_runtestloop(self, session: Any) -> bool:
+        if session.testsfailed:
+            raise session.Interrupted(f"{session.testsfailed} files cannot be collected")
         self.items = {item.nodeid: item for item in session.items}
         self.session = session
         self.functions = _functions(self.root)
@@ -298,7 +300,10 @@ class Warm:
                 os._exit(0)
         os.close(asked), os.close(answered)
         self._out, self._in = os.fdopen(self._requests, "wb"), os.fdopen(self._answers, "rb")
-        self.tests: list[str] = pickle.load(self._in)
+        try:
+            self.tests: list[str] = pickle.load(self._in)
+        except EOFError:
+            raise RuntimeError(f"the suite cannot be collected: run pytest --collect-only in {root}") from None
 
     def ask(self, *request: object) -> Any:
         pickle.dump(request, self._out)

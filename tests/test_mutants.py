@@ -157,6 +157,12 @@ def test_a_whole_run_of_a_small_project(mutants, small, tmp_path):
     assert len((tmp_path / "found").read_text().splitlines()) == len(lines), "nothing is judged twice"
 
 
+def test_a_suite_that_cannot_be_collected_is_no_suite(mutants, small, tmp_path):
+    (tmp_path / "tests" / "test_box.py").write_text("from pathexp.box import Nothing\n")
+    with pytest.raises(RuntimeError, match="cannot be collected"):
+        mutants.sys.modules["warm_tests"].Warm(tmp_path, ["tests"])
+
+
 def test_what_is_listed_as_equivalent_is_a_mutant_that_is_there(mutants):
     """So that the list does not outlive the code it is about."""
     listed = mutants.equivalent()
