@@ -303,7 +303,9 @@ class Warm:
         try:
             self.tests: list[str] = pickle.load(self._in)
         except EOFError:
-            raise RuntimeError(f"the suite cannot be collected: run pytest --collect-only in {root}") from None
+            raise RuntimeError(
+                f"the suite cannot be collected: run pytest --collect-only in {root}"
+            ) from None
 
     def ask(self, *request: object) -> Any:
         pickle.dump(request, self._out)

@@ -171,3 +171,15 @@ def test_sides_of_a_good_condition_are_turned_without_a_decomposition(monkeypatc
 
     monkeypatch.setattr(top, "svd", refused)
     np.testing.assert_allclose(np.abs(top_entries(map, 4).values), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("block", [8, 2**22])
+def test_progress_says_how_many_rows_of_how_many_are_done(block, monkeypatch):
+    monkeypatch.setattr(top, "BLOCK", block)
+    said = []
+    top_entries(
+        Dense(np.arange(12.0).reshape(6, 2), Space("a", 6), Space("b", 2)),
+        2,
+        progress=lambda *rows: said.append(rows),
+    )
+    assert said == ([(4, 6), (6, 6)] if block == 8 else [(6, 6)])

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.graph.contrast.runs import Runs
+from pathexp.model import Model
 from tests.expansion.test_contrast import EVERY, assert_adds_up_everywhere
 from tests.expansion.test_every_architecture import random_switches
 from tests.zoo import FAMILIES
@@ -104,3 +106,12 @@ def test_a_bias_that_only_one_model_has():
     graph = px.contrast(other.run([1, 2, 3]), model.run([1, 2, 3]))
     assert [source.label for source in graph.sources] == ["db_Q_L0H0", "db_Q_L0H1", "db_out_L0"]
     assert px.expand(graph).verify().ok
+
+
+def test_models_that_share_their_arrays_are_one():
+    model = px.random_model(layers=1, heads=2, seed=3)
+    same = Model(model.config, replace(model.weights))
+    other = Model(model.config, replace(model.weights, W_U=model.weights.W_U.copy()))
+    assert same.weights is not model.weights
+    one = [Runs(model.run([1, 2]), each.run([2, 1])).one_model for each in (model, same, other)]
+    assert one == [True, True, False]

@@ -16,8 +16,9 @@ from pathexp.expansion.proof.checker import _field, _value
 from pathexp.expansion.proof.evaluation import Sure, map_growth, map_roundings, pushed, roundings
 from pathexp.expansion.proof.inclusion import holds, sum_held
 from pathexp.expansion.ranking import searched
-from pathexp.expansion.search import Budget
+from pathexp.expansion.search import Budget, constant_lost
 from pathexp.graph import Factor, Gate, Step
+from pathexp.model import Model
 from tests.expansion.adversaries import RandomDice, drawn_case, numbers
 from tests.expansion.exact import Oracle
 from tests.expansion.test_contrast import EVERY, two_runs
@@ -340,3 +341,31 @@ def test_what_underflowed_grows_by_numbers_above_one_alone():
     assert map_growth(scale(0.5, large)) == 120.0 and map_growth(scale(-2.0, large)) == 240.0
     assert map_growth(compose(large.T, large)) == 120.0**2
     assert map_growth(large + small) == 121.0
+
+
+@pytest.mark.parametrize("name", ["3L-layernorm", "gpt2"])
+def test_constants_that_miss_the_stream_are_checked_as_zeros_toward_it(name):
+    """What goes straight into the logits adds nothing to a direction of the final stream."""
+    model = MODELS[name]()
+    model = Model(model.config, replace(model.weights, b_U=np.ones(model.config.d_out)))
+    trace = run(model, 2)
+    target = trace.direction(np.arange(1.0, model.config.d_model + 1), at="final")
+    terms = px.expand(trace).where("S .? U")
+    best = terms.top(terms.count(), target)
+    assert any(len(term.path) == 2 and value == 0 for term, value in zip(best, best.values, strict=True))
+    assert best.check().ok, str(best.check())
+
+
+def test_what_a_constant_may_lose_is_at_least_the_roundings_of_its_product():
+    rng = np.random.default_rng(0)
+    model = px.random_model(layers=1, heads=1, d_vocab=50, norm=None, positions="none", biases=True, seed=1)
+    model = Model(model.config, replace(model.weights, b_U=rng.standard_normal(50)))
+    trace = model.run([1, 2])
+    graph = px.freeze(trace)
+    (source,) = (source for source in graph.sources if graph.sink.label in source.into)
+    target = trace.direction(rng.standard_normal(50))
+    exact = sum(Fraction(a) * Fraction(b) for a, b in zip(target.direction, model.weights.b_U, strict=True))
+    met = float(np.abs(target.direction) @ np.abs(model.weights.b_U))
+    lost = constant_lost(source, graph, target)
+    assert abs(Fraction(float(target.direction @ model.weights.b_U)) - exact) <= Fraction(lost)
+    assert 50 * 2.0**-53 * met <= lost < 1e-12 * met

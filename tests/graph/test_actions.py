@@ -103,3 +103,14 @@ def test_a_reach_that_underflows_is_not_zero(name: str) -> None:
     action = ACTIONS[name]
     reached = tiny(action).reach(np.ones(4))
     assert ((reached > 0) == (action.reach(np.ones(4)) > 0)).all() and (reached <= 1e-200).all()
+
+
+def test_the_first_positions_of_a_dyad_do_what_it_does_there():
+    rng = np.random.default_rng(0)
+    dyad, x = (
+        Dyad("d", rng.standard_normal((5, 3)), rng.standard_normal((5, 4))),
+        rng.standard_normal((2, 5, 4)),
+    )
+    first = dyad.first(2)
+    assert first.name == "d" and first.positions == 2
+    np.testing.assert_array_equal(first.push(x[:, :2]), dyad.push(x)[:, :2])

@@ -1,5 +1,7 @@
 """Graphs that a user builds or adds to, with answers known on paper or by plain numpy."""
 
+from itertools import pairwise
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pathexp as px
 from pathexp.algebra import Dense, Space
 from pathexp.graph import Factor, Step
 from pathexp.graph.kernel import bundled
+from pathexp.graph.ports import Ports
 from tests.zoo import ZOO
 
 
@@ -168,3 +171,14 @@ def test_two_components_that_read_through_the_same_are_bundled():
     (bundle,) = bundled(list(enumerate(operators)), 3, backward=False)
     assert bundle.members.tolist() == [0, 2]
     assert not list(bundled(list(enumerate(operators[:2])), 3, backward=False))
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_places_are_in_the_order_of_the_stream(layers):
+    """Sources write first and the unembedding reads last; in between attention, then the MLP, layer by layer."""
+    ports = Ports(px.random_model(layers=layers, heads=2, d_mlp=6), "raw")
+    labels = ["E", *(f"L{layer}{part}" for layer in range(layers) for part in ("H0", "M")), "U"]
+    places = [ports.place(label) for label in labels]
+    assert all(before.writes <= after.reads for before, after in pairwise(places))
+    assert all(place.reads < place.writes for place in places)
+    assert places[-1].reads == 2 * layers and places[-1].writes == 2 * layers + 1

@@ -71,3 +71,10 @@ def test_runs_that_are_let_go_leave_at_once_without_a_collection():
         assert run() is None and frozen() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("layer", [-1, 2, 9])
+def test_neurons_of_a_layer_that_is_not_there_are_refused(layer):
+    trace = px.random_model(layers=2, heads=2, d_mlp=6).run([1, 2])
+    with pytest.raises(px.errors.FreezeError, match=f"neurons of layer {layer}"):
+        px.freeze(trace, neurons={layer: [0]})

@@ -242,3 +242,13 @@ def test_live_circuits_with_norms_behind_branches_are_refused():
 def test_cases_without_a_corrupted_prompt_cannot_be_cut_to_it():
     with pytest.raises(PathexpError, match="no corrupted prompt"):
         px.faithfulness(MODEL, [px.Case([5, 6], 7)], zero="corrupted")
+
+
+def test_a_circuit_of_pairs_is_that_of_its_edges():
+    """Writer and reader, as tuples or lists; anything else is refused."""
+    pairs = [("E", "U"), ["L0H0", "U"]]
+    curve = px.faithfulness(MODEL, CASES[:1], circuit=pairs)
+    assert curve.records()
+    for wrong in ([("E", "U", "U")], ["EU"], [], 3):
+        with pytest.raises(px.PathexpError, match="pairs of writer and reader"):
+            px.faithfulness(MODEL, CASES[:1], circuit=wrong)

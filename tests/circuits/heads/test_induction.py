@@ -236,3 +236,9 @@ def scores_through(texts, makers, runs):
             )
             found.append(some.advantage())
     return np.mean(found)
+
+
+def test_the_head_of_the_query_is_named_by_a_text():
+    for wrong in (5, 1.5, ["L0H0"]):
+        with pytest.raises(px.errors.PathexpError, match="query_head"):
+            induction_score(px.induction_model(), "L1H0", "L0H0", query_head=wrong)
