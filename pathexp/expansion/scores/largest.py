@@ -10,15 +10,19 @@ from ..expansion import Expansion
 from ..path import Path
 from ..term import Term
 from .pair import Pair
-from .products import LEAST, Vectors, largest_products, path_vectors
+from .products import Product, Vectors, largest_products, path_vectors
 from .term import ScoreTerm
 
 
 @dataclass(frozen=True, eq=False)
 class LargestPairs:
-    """Some terms, how far the value of each may be off, what bounds all others, and how many were formed."""
+    """Some terms, their values, how far each may be off, what bounds all others, and how many were formed.
+
+    Values are those of the search, whose errors are known: a term by itself multiplies its factors in another order.
+    """
 
     terms: tuple[ScoreTerm, ...]
+    values: tuple[float, ...]
     errors: tuple[float, ...]
     beyond: float
     examined: int
@@ -30,7 +34,8 @@ def largest_pairs(
     """Return the k largest terms of every cell (query order, key order) that counts."""
     query_vectors = path_vectors(queries.walk, pair.query).split(queries.walk.count_by_order)
     key_vectors = _met(pair, path_vectors(keys.walk, pair.key)).split(keys.walk.count_by_order)
-    terms, errors, beyond, examined = list[ScoreTerm](), list[float](), 0.0, 0
+    terms, products = list[ScoreTerm](), list[Product]()
+    beyond, examined = 0.0, 0
     for a, row in enumerate(counts):
         for b in (b for b, amount in enumerate(row) if amount):
             best, others, formed = largest_products(query_vectors[a], key_vectors[b], k)
@@ -38,10 +43,9 @@ def largest_pairs(
             left = _picked(terms_of_order(queries, a), {product.left for product in best})
             right = _picked(terms_of_order(keys, b), {product.right for product in best})
             terms += [ScoreTerm(pair, left[product.left], right[product.right]) for product in best]
-            errors += [product.error for product in best]
-    least = LEAST * pair.form.d_head * (1 + abs(pair.scale))
-    raised = [error + least if error else 0.0 for error in errors]
-    return LargestPairs(tuple(terms), tuple(raised), beyond + least if beyond else 0.0, examined)
+            products += best
+    values, errors = (tuple(getattr(each, name) for each in products) for name in ("value", "error"))
+    return LargestPairs(tuple(terms), values, errors, beyond, examined)
 
 
 def terms_of_order(side: Expansion, order: int) -> Iterator[Term]:

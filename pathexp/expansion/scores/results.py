@@ -136,7 +136,7 @@ class ScoreRanking(Answer):
         others = self.count - len(self)
         rest = [(counted(others, "other term"), "", "", self.remainder, None, None, None, None)]
         return Table(
-            head, map(_row, self.terms), "terms", title, key=("query_path", "key_path"), value="value", shown=None,
+            head, map(_row, self.terms, self.values), "terms", title, key=("query_path", "key_path"), value="value", shown=None,
             rest=rest if others else [], absent="zero",
         )  # fmt: skip
 
@@ -161,11 +161,12 @@ def ranked(
     """Return the k largest of some pairs of paths and of what distance adds, and what all others add."""
     alone = [] if bias is None else [bias]
     terms: list[AnyScoreTerm] = [*alone, *pairs.terms]
+    added = [*(one.value for one in alone), *pairs.values]
     errors = [*(one.error for one in alone), *pairs.errors]
-    sizes = [abs(term.value) if isfinite(term.value) else inf for term in terms]
+    sizes = [abs(value) if isfinite(value) else inf for value in added]
     order = sorted(range(len(terms)), key=lambda at: -sizes[at])
     found, off = [terms[at] for at in order[:k]], tuple(errors[at] for at in order[:k])
-    values = tuple(term.value for term in found)
+    values = tuple(added[at] for at in order[:k])
     bound = max([pairs.beyond, *(sizes[at] + errors[at] for at in order[k:])])
     blurred = margin(values, off, bound)
     sure = len(values) == min(k, count) and is_resolved(values, blurred) and isfinite(bound)
@@ -175,13 +176,13 @@ def ranked(
     )  # fmt: skip
 
 
-def _row(term: AnyScoreTerm) -> tuple[object, ...]:
+def _row(term: AnyScoreTerm, value: float) -> tuple[object, ...]:
     paths = (
         ("ALiBi", "")
         if isinstance(term, PositionBias)
         else (str(term.query_term.path), str(term.key_term.path))
     )
-    return (*paths, term.kind, term.value, term.advantage, term.no_effect, term.formula, term.latex())
+    return (*paths, term.kind, value, term.advantage, term.no_effect, term.formula, term.latex())
 
 
 def orders_table(counts: Sequence[Sequence[int]], totals: Sequence[Sequence[float]]) -> Table:
