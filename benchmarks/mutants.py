@@ -31,6 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 
@@ -69,7 +70,7 @@ class Mutant:
         return ".".join(self.path.relative_to(ROOT).with_suffix("").parts)
 
     def __str__(self) -> str:
-        _, old, new = self._found()
+        old, new = self._found()
         before, after = (f"{ast.unparse(node):.70}".replace("\n", " ") for node in (old, new))
         return f"{self.path.relative_to(ROOT)}:{self.line}: {before} → {after}"
 
@@ -80,7 +81,7 @@ class Mutant:
 
     def inside(self) -> str:
         """The function that is changed and the change, as they stand in the list of what changes nothing."""
-        _, old, new = self._found()
+        old, new = self._found()
         before, after = (" ".join(ast.unparse(node).split()) for node in (old, new))
         return f"{self.path.relative_to(ROOT)}: {self.function or 'the module'}: {before} → {after}"
 
@@ -108,14 +109,20 @@ class Mutant:
 
     def tree(self) -> ast.Module:
         """The changed module."""
-        tree, old, new = self._found()
-        return ast.fix_missing_locations(_Swap(old, new).visit(tree))
+        tree = ast.parse(self.path.read_text(encoding="utf-8"))  # of its own: it is changed in place
+        old = list(ast.walk(tree))[self.node]
+        return ast.fix_missing_locations(_Swap(old, list(changes(old))[self.change]).visit(tree))
 
-    def _found(self) -> tuple[ast.Module, ast.AST, ast.AST]:
-        """The module, the node that is changed, and what it is changed into."""
-        tree = ast.parse(self.path.read_text(encoding="utf-8"))
-        node = list(ast.walk(tree))[self.node]
-        return tree, node, list(changes(node))[self.change]
+    def _found(self) -> tuple[ast.AST, ast.AST]:
+        """The node that is changed, and what it is changed into."""
+        node = _nodes(self.path.read_text(encoding="utf-8"))[self.node]
+        return node, list(changes(node))[self.change]
+
+
+@lru_cache(maxsize=4)
+def _nodes(source: str) -> list[ast.AST]:
+    """The nodes of a module in the order in which mutants count them."""
+    return list(ast.walk(ast.parse(source)))
 
 
 class _Swap(ast.NodeTransformer):
