@@ -115,4 +115,5 @@ def _at_logits(graph: ResidualGraph) -> Array:
     *_, (x, noise) = _depths(graph)
     noise = spread(graph.sink.operator, np.hypot(noise, disturbance(graph, lengths(x))))
     out = push(graph.sink.operator, x)
-    return np.asarray(np.hypot(noise, UNIT * np.max(np.abs(out), axis=-1, initial=0.0)))
+    largest = np.maximum(out.max(axis=-1, initial=0.0), -out.min(axis=-1, initial=0.0))
+    return np.asarray(np.hypot(noise, UNIT * largest))

@@ -103,8 +103,9 @@ def compare(
         raise PathexpError(
             f"the sum has shape {found.shape}, but the logits to compare with {expected.shape}"
         )
-    error = np.abs(found - expected)
-    error = np.where(np.isnan(error), np.inf, error)
+    error = np.asarray(found - expected, dtype=np.float64)
+    np.abs(error, out=error)
+    np.copyto(error, np.inf, where=np.isnan(error))
     position, token = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
     scale = root_mean_square(expected) if scale is None else scale
     worst = float(error[position, token])
@@ -124,8 +125,9 @@ def compare(
 
 
 def root_mean_square(logits: Array) -> float:
-    """Return the size of logits, without over- or underflow."""
-    return float(lengths(logits.reshape(-1))) / float(np.sqrt(logits.size))
+    """Return the size of logits (n, O), without over- or underflow, a position at a time: of many they are large."""
+    each = np.array([lengths(row.reshape(-1)) for row in logits])
+    return float(lengths(each)) / float(np.sqrt(logits.size))
 
 
 def scale_of(graph: ResidualGraph) -> float | None:
@@ -144,8 +146,6 @@ def verify_walk(walk: Walk, reference: Array) -> Verdict:
     rest = Walk(graph, ~walk.query)
     others = sum(rest.count_by_order)
     beside = f" and {others:,} others by recurrence" if others else ""
-    n, _, d_out = graph.sizes
-    left_over = rest.logits() if others else np.zeros((n, d_out))
     if is_small(walk):
         added, total, size = sum_of_paths(walk)
         method = f"{counted(added, 'term')} added one by one{beside}"
@@ -153,7 +153,8 @@ def verify_walk(walk: Walk, reference: Array) -> Verdict:
         added, total, size = 0, walk.logits(), 0.0
         method = f"{count:,} terms by recurrence over all paths{beside}"
     tolerance = rounding_tolerance(graph, added, size)
-    verdict = compare(total + left_over, reference, tolerance, method, scale_of(graph))
+    whole = total + rest.logits() if others else total
+    verdict = compare(whole, reference, tolerance, method, scale_of(graph))
     return replace(verdict, claim=claim_of(graph))
 
 

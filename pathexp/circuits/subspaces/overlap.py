@@ -59,7 +59,7 @@ class SubspaceOverlap:
         """The mean overlap of random subspaces: the larger rank / d_model."""
         return max(self.ranks) / self.width
 
-    @property
+    @cached_property
     def deviation(self) -> float:
         """The standard deviation of the overlap of random subspaces (second moments of a random rotation)."""
         a, b, d = *self.ranks, self.width
@@ -67,7 +67,7 @@ class SubspaceOverlap:
             return 0.0
         return float(np.sqrt(2.0 * a * (d - a) * b * (d - b) / (d * d * (d - 1) * (d + 2)))) / min(a, b)
 
-    @property
+    @cached_property
     def z(self) -> float:
         """Standard deviations of the overlap above the baseline; NaN where it cannot vary."""
         return (self.overlap - self.baseline) / self.deviation if self.deviation > 1e-9 else float("nan")
@@ -199,7 +199,7 @@ def overlap(
     pairs = _pairs(written, read, _allowed(ports, tuple(written), tuple(read), bool(writer and reader)))
     if writer and reader and not pairs:
         raise PathexpError(f"{reader} reads the stream before {writer} has written to it")
-    return Overlap(model, tuple(sorted(pairs, key=lambda pair: -abs(np.nan_to_num(pair.z)))))
+    return Overlap(model, tuple(sorted(pairs, key=lambda pair: 0.0 if np.isnan(pair.z) else -abs(pair.z))))
 
 
 def _allowed(ports: Ports, writers: tuple[str, ...], readers: tuple[str, ...], one_pair: bool) -> Flags:
