@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -79,6 +80,13 @@ class Keys:
         if not found:
             raise self.error(f"{key!r} is {found}, and divides")
         return 1 / found
+
+    def assumed_positive(self, key: str, default: float) -> float:
+        """A real number above zero; where it is not there, the family's default, which the load will warn of."""
+        found = self.assumed_number(key, default)
+        if not 0 < found < math.inf:
+            raise self.error(f"{key!r} must be a number above zero, found {found!r}")
+        return found
 
     def optional_number(self, key: str, default: float) -> float | None:
         """A real number, or None where the key is null; where it is not there, an assumed default."""

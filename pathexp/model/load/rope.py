@@ -46,7 +46,10 @@ def rotary(
         raise keys.error(
             f"partial_rotary_factor is {turned:g}, but this family turns whole heads, and does not read it"
         )
-    dims = int(d_head * (share if turned is None else turned))
+    turned = share if turned is None else turned
+    if not 0 < turned <= 1:
+        raise keys.error(f"the share of a head that turns must be above 0 and at most 1, found {turned:g}")
+    dims = int(d_head * turned)
     return Rotary(base=base, dims=dims, pairing="half", scaling=_scaling(keys, given))
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.errors import LoadError, LoadWarning
-from pathexp.model.load.huggingface import FAMILIES
+from pathexp.errors import LoadError, LoadWarning, PathexpError
+from pathexp.model.load.checkpoint import Held
+from pathexp.model.load.huggingface import FAMILIES, assembled
 from pathexp.model.load.keys import Keys
 from pathexp.model.load.options import Options
 from tests.model.load.checkpoints import drawn, folder
@@ -195,3 +196,56 @@ def test_a_key_that_nobody_knows_is_named_in_every_family(tmp_path: Path, name: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LoadWarning)
         refused(place, "'use_something_new' may change the computation")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "message"),
+    [
+        (
+            "pythia",
+            "rotary_pct",
+            float("nan"),
+            "the share of a head that turns must be above 0 and at most 1",
+        ),
+        ("pythia", "rotary_pct", 0, "the share of a head that turns must be above 0 and at most 1"),
+        (
+            "gemma 2",
+            "query_pre_attn_scalar",
+            0,
+            "'query_pre_attn_scalar' must be a number above zero, found 0",
+        ),
+        ("gemma 3, text", "query_pre_attn_scalar", -4, "'query_pre_attn_scalar' must be a number above zero"),
+        ("granite", "logits_scaling", 0, "'logits_scaling' must be a number above zero, found 0"),
+        (
+            "granite",
+            "logits_scaling",
+            float("inf"),
+            "'logits_scaling' must be a number above zero, found inf",
+        ),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(
+    tmp_path: Path, name: str, key: str, value: float, message: str
+) -> None:
+    place = folder(tmp_path / "x", {**PUBLISHED[name], key: value}, tensors(PUBLISHED[name]))
+    refused(place, message)
+
+
+VALUES = (0, -1, 1.5, float("nan"), float("inf"), [], [1], {"a": 1}, "x", None, 10**30, True)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name not in REFUSED])
+def test_every_key_of_every_configuration_is_refused_or_read(tmp_path: Path, name: str) -> None:
+    """One key at a time is another value: a LoadError or a model, nothing else."""
+    config = {key: value for key, value in PUBLISHED[name].items() if key != "auto_map"}
+    held = Held(tensors(config), "a test")
+    rng = np.random.default_rng(len(name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoadWarning)
+        for key in config:
+            for at in rng.choice(len(VALUES), 4, replace=False):
+                try:
+                    assembled(Keys({**config, key: VALUES[at]}, "a test"), held, Options())
+                except PathexpError as error:
+                    assert str(error)

@@ -173,7 +173,7 @@ def _gemma2(keys: Keys, options: Options) -> Fields:
     return {
         "norm_placement": "sandwich",
         "embedding_multiplier": embedding_scale(keys.size("hidden_size"), options.embedding_scale),
-        "attention_scale": keys.assumed_number("query_pre_attn_scalar", 256) ** -0.5,
+        "attention_scale": keys.assumed_positive("query_pre_attn_scalar", 256) ** -0.5,
         "attention_cap": keys.optional_number("attn_logit_softcapping", 50.0),
         "logit_cap": keys.optional_number("final_logit_softcapping", 30.0),
         "windows": windows(keys, n_layers, width, lambda layer: layer % 2 == 0),
@@ -196,7 +196,7 @@ def _gemma3(keys: Keys, options: Options) -> Fields:
     return {
         "norm_placement": "sandwich",
         "embedding_multiplier": embedding_scale(keys.size("hidden_size"), options.embedding_scale),
-        "attention_scale": keys.assumed_number("query_pre_attn_scalar", 256) ** -0.5,
+        "attention_scale": keys.assumed_positive("query_pre_attn_scalar", 256) ** -0.5,
         "logit_cap": keys.get("final_logit_softcapping"),
         "windows": windows(keys, n_layers, width, lambda layer: bool((layer + 1) % every)),
     }
@@ -253,7 +253,7 @@ def _granite(keys: Keys, options: Options) -> Fields:
         "embedding_multiplier": keys.assumed_number("embedding_multiplier", 1.0),
         "residual_multiplier": keys.assumed_number("residual_multiplier", 1.0),
         "attention_scale": keys.assumed_number("attention_multiplier", 1.0),
-        "logit_multiplier": keys.inverse("logits_scaling", 1.0),
+        "logit_multiplier": 1 / keys.assumed_positive("logits_scaling", 1.0),
     }
 
 
