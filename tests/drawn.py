@@ -121,6 +121,7 @@ def _scores(draw: st.DrawFn, sizes: dict[str, Any]) -> dict[str, Any]:
         "rotaries": draw(each) if by_layer else None,
         "attention_cap": draw(st.sampled_from((None, 1.5))),
         "windows": draw(st.none() | windows),
+        "sinks": draw(st.booleans()),
     }
 
 

@@ -138,12 +138,10 @@ FAMILIES: Mapping[str, Maker] = {
         _llama, qk_norm="head",
         experts=Experts(count=3, chosen=2, width=6, layers=(0,), shared=8, shared_gate=True), seed=62,
     ),
-    "experts-with-limits": partial(
-        _mixture, norm="layernorm", experts=Experts(count=3, chosen=2, width=7, limit=0.4, shift=1.0), seed=64,
-    ),
-    "experts-parallel": partial(
-        _mixture, norm="layernorm", parallel="shared", experts=Experts(count=3, chosen=2, width=7, shared=3, shared_gate=True),
-        seed=67,
+    "sinks": partial(_block, sinks=True, windows=(3, None), norm="layernorm", activation="relu", seed=68),
+    "gpt-oss": partial(
+        _mixture, sinks=True, windows=(4, None), activation="quick_gelu", rotary=Rotary(scaling=Yarn(factor=4.0, original_n_ctx=10)),
+        experts=Experts(count=3, chosen=2, width=6, normalized=True, limit=0.9, shift=1.0), seed=69,
     ),
     "relu-gated-no-norm": partial(_block, activation="relu", gated=True, positions="qk", seed=48),
     "parallel-no-norm": partial(_block, parallel="shared", positions="none", seed=49),
@@ -151,6 +149,13 @@ FAMILIES: Mapping[str, Maker] = {
 }  # fmt: skip
 
 MORE_EXPERTS: Mapping[str, Maker] = {
+    "experts-with-limits": partial(
+        _mixture, norm="layernorm", experts=Experts(count=3, chosen=2, width=7, limit=0.4, shift=1.0), seed=64,
+    ),
+    "experts-parallel": partial(
+        _mixture, norm="layernorm", parallel="shared", experts=Experts(count=3, chosen=2, width=7, shared=3, shared_gate=True),
+        seed=67,
+    ),
     "experts-in-groups": partial(
         _llama, experts=Experts(
             count=6, chosen=3, width=5, layers=(1,), shared=4, scoring="sigmoid", normalized=True, multiplier=2.5,

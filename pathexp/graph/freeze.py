@@ -135,6 +135,7 @@ def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
             *(["soft-capped"] if config.attention_cap is not None else []),
             *_rotary(config),
             *(["with ALiBi slopes"] if config.positions == "alibi" else []),
+            *(["with sinks"] if config.sinks else []),
             *(["of normed queries and keys"] if config.qk_norm else []),
         ]
         how = f" ({', '.join(within)})" if within else ""

@@ -41,7 +41,7 @@ def attend(
     keys, key_scales = normed(keys, at(weights.g_k, layer), at(weights.b_k, layer), config)
     queries, keys = (np.ascontiguousarray(turned(heads, layer, config)) for heads in (queries, keys))
     scores = entering(queries, keys, layer, config)
-    pattern = softmax(scores)
+    pattern = softmax(scores, at(weights.sinks, layer))
     z = pattern @ per_head(values, config)
     scales = {"q": query_scales, "k": key_scales}
     norm_scales = {name: scale for name, scale in scales.items() if scale is not None}
@@ -108,16 +108,20 @@ def masked(scores: Array, layer: int, config: Config) -> Array:
     return scores
 
 
-def softmax(scores: Array) -> Array:
-    """Over keys, the last axis; a row in which every key is masked is zero.
+def softmax(scores: Array, sinks: Array | None = None) -> Array:
+    """Over keys, the last axis; a row in which every key is masked is zero. Sinks (H) take their share of (H, n, n).
 
     >>> softmax(np.array([[0.0, -np.inf], [-np.inf, -np.inf]])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]
     """
     top = scores.max(axis=-1, keepdims=True)
+    if sinks is not None:
+        top = np.maximum(top, sinks[:, None, None])
     weights = np.asarray(scores - np.where(np.isneginf(top), 0.0, top))
     np.exp(weights, out=weights)
     total = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(sinks[:, None, None] - top)
     np.divide(weights, total, out=weights, where=total != 0)
     return weights
 

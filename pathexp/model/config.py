@@ -27,6 +27,7 @@ CHOICES: Mapping[str, tuple[str | None, ...]] = {
 _LEAST = {"n_layers": 0, "n_heads": 1, "n_kv_heads": 1, "d_model": 1, "d_head": 1, "d_vocab": 1, "n_ctx": 1}
 _LEAST |= {"d_mlp": 0, "d_out": 1}
 _SWITCHES = (
+    "sinks",
     "final_norm",
     "embed_norm",
     "causal",
@@ -58,6 +59,9 @@ class Config:
 
     Attention: scores are cap(attention_scale · q·k), then slopes; ``causal`` or both ways; ``windows`` (one
     number, or one per layer, None: unlimited) lets a query see only keys less than so many positions away.
+
+    ``sinks``: each head has a learned score (the weights ``sinks``) that takes its share in the softmax and brings nothing, so that rows of
+    patterns add up to less than 1 (gpt-oss).
 
     MLP: ``d_mlp`` neurons (0: none); ``gated``: act(W_gate x) · (W_in x) instead of act(W_in x).
     ``parallel``: attention and MLP read the same stream, through one "shared" norm or "separate" ones.
@@ -104,6 +108,7 @@ class Config:
     attention_cap: float | None = None
     causal: bool = True
     windows: tuple[int | None, ...] | None = None
+    sinks: bool = False
     activation: str = "gelu"
     gated: bool = False
     parallel: str | None = None

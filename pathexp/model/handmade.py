@@ -87,6 +87,8 @@ def _spread(name: str, place: Expected, config: Config) -> float:
         return 1 / math.sqrt(config.d_model) if small else math.sqrt(0.5)
     if name.startswith(("g_", "b_")):
         return 0.3
+    if name == "sinks":
+        return 1.0
     inputs = place.shape[-1]
     if name == "W_O":
         heads = config.n_heads * max(config.n_layers, 1)

@@ -107,7 +107,7 @@ class _Layers:
 _LAYERED = frozenset(
     ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_gate", "b_out")
 )  # fmt: skip
-_LAYERED |= {"W_router", "b_router", "W_shared_gate", "b_shared_gate"}
+_LAYERED |= {"sinks", "W_router", "b_router", "W_shared_gate", "b_shared_gate"}
 _LAYERED |= {
     f"{kind}_{side}_{of}" for kind in "Wb" for side in ("in", "gate", "out") for of in ("experts", "shared")
 }

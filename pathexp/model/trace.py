@@ -35,7 +35,7 @@ class Trace:
 
     ``tokens`` (n). Attention: ``queries`` (L, H, n, h) and ``keys`` (L, G, n, h) as they enter the score,
     normed and turned; ``values`` (L, G, n, h); ``scores`` (L, H, n, n) before the softmax, (query, key), capped,
-    with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1 (of long runs both are made
+    with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1, or to less where heads have sinks (of long runs both are made
     again a layer at a time where they are indexed); ``z`` (L, H, n, h), values weighted
     by the pattern. MLP, (L, n, m): ``mlp_pre``, W_in x + b_in; ``mlp_gate_pre``, what the activation is applied
     to (the gate's, or mlp_pre); ``mlp_gates``, act(mlp_gate_pre) where gated, else act(mlp_pre) / mlp_pre.

@@ -27,7 +27,7 @@ class Weights:
     With L layers, H heads on G key/value heads, h = d_head, d = d_model, m = d_mlp, V = d_vocab, O = d_out:
     ``W_E`` (d, V), ``W_pos`` (d, n_ctx), ``W_Q`` (L, H, h, d), ``W_K`` and ``W_V`` (L, G, h, d),
     ``W_O`` (L, H, d, h), ``W_in`` and ``W_gate`` (L, m, d), ``W_out`` (L, d, m), ``W_transform`` (d, d), ``W_U`` (O, d); biases
-    ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``b_in`` and ``b_gate`` (L, m),
+    ``sinks`` (L, H); ``b_Q`` (L, H, h), ``b_K`` and ``b_V`` (L, G, h), ``b_O`` (L, d), ``b_in`` and ``b_gate`` (L, m),
     ``b_out`` (L, d), ``b_transform`` (d), ``b_U`` (O). Layers of E experts: ``W_router`` (L, E, d), ``b_router`` and
     ``b_choice`` (L, E); ``W_in_experts``, ``W_gate_experts``, ``W_out_experts`` and biases, as those of MLPs, with E as
     the second axis; ``W_in_shared`` and so on of the expert that all share, ``W_shared_gate`` (L, d) and ``b_shared_gate`` (L). An array is zero in layers
@@ -54,6 +54,7 @@ class Weights:
     W_O: Array
     W_U: Array
     W_pos: Array | None = None
+    sinks: Array | None = None
     W_in: Array | None = None
     W_gate: Array | None = None
     W_out: Array | None = None
@@ -171,6 +172,8 @@ def _required(c: Config) -> Iterator[tuple[str, Shape]]:
     yield "W_E", (c.d_model, c.d_vocab)
     if c.positions in ("learned", "qk"):
         yield "W_pos", (c.d_model, c.n_ctx)
+    if c.sinks:
+        yield "sinks", (c.n_layers, c.n_heads)
     yield "W_Q", (c.n_layers, c.n_heads, c.d_head, c.d_model)
     yield "W_K", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
     yield "W_V", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)

@@ -144,7 +144,7 @@ def secant(dice: Dice, label: str, n: int, d: int) -> Operator:
     read = Step((), (matrix(f"W_K_{label}", numbers(dice, r, d), "key", "model"),))
     slopes = np.where(np.tri(n) > 0, numbers(dice, n, n), 0.0)
     sides = numbers(dice, n, r), numbers(dice, n, r), numbers(dice, n, write.feature[0].columns)
-    weighing = Weighing(np.abs(pattern(dice, n)) * (np.tri(n) > 0), slopes, *sides)
+    weighing = Weighing(np.abs(pattern(dice, n)) * (np.tri(n) > 0), slopes, *sides, np.zeros((n, 1)))
     angles = numbers(dice, n, r // 2, dice.pick("plain", "small", "zero"))
     pairs = (np.arange(r // 2), np.arange(r // 2, r))
     size = dice.pick(1.0, 1.0, 0.7)

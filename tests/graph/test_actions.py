@@ -89,7 +89,7 @@ def tiny(action: Any) -> Any:
     """The same with numbers so small that their products underflow."""
     if isinstance(action, Weighing):
         parts = (action.slopes, action.queries, action.keys, action.values)
-        return Weighing(action.means, *(1e-200 * part for part in parts))
+        return Weighing(action.means, *(1e-200 * part for part in parts), action.sink)
     if isinstance(action, Dyad):
         return Dyad(action.name, 1e-200 * action.left, 1e-200 * action.right)
     if isinstance(action, Products):

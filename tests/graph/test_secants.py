@@ -14,6 +14,7 @@ B = A + B * np.where(np.arange(len(A)) % 2, 1.0, -1.0)
 K = mpmath.mpf("0.044715")
 EXACT = {
     "relu": lambda z: max(z, mpmath.mpf(0)),
+    "quick_gelu": lambda z: z / (1 + mpmath.exp(-mpmath.mpf(1.702) * z)),
     "relu2": lambda z: max(z, mpmath.mpf(0)) ** 2,
     "gelu": lambda z: z * mpmath.ncdf(z),
     "gelu_tanh": lambda z: z * (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (z + K * z**3))) / 2,
@@ -22,6 +23,7 @@ EXACT = {
 }
 GATES = {
     "relu": lambda z: mpmath.mpf(z > 0),
+    "quick_gelu": lambda z: 1 / (1 + mpmath.exp(-mpmath.mpf(1.702) * z)),
     "relu2": lambda z: max(z, mpmath.mpf(0)),
     "gelu": mpmath.ncdf,
     "gelu_tanh": lambda z: (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (z + K * z**3))) / 2,

@@ -19,7 +19,7 @@ import pathexp as px  # noqa: E402
 from pathexp.errors import LoadError  # noqa: E402
 from pathexp.model import load  # noqa: E402
 from tests.interop.double import in_double, shake  # noqa: E402
-from tests.interop.test_families import OWN_HEAD, SIZES, WINDOW, compare  # noqa: E402
+from tests.interop.test_families import OWN_HEAD, SIZES, WINDOW, YARN, compare  # noqa: E402
 
 pytestmark = pytest.mark.interop
 
@@ -54,6 +54,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmoe normalized": (
         "Olmoe",
         {**SIZES, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True, "eos_token_id": 1, "rope_theta": 500.0},
+    ),
+    "gpt_oss": (
+        "GptOss",
+        {**OWN_HEAD, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": WINDOW, "rope_parameters": YARN},
+    ),
+    "gpt_oss clipped, layers told": (
+        "GptOss",
+        {
+            **OWN_HEAD, "num_local_experts": 4, "num_experts_per_tok": 3, "sliding_window": WINDOW, "swiglu_limit": 0.7,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "attention_bias": False,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+        },
     ),
 }  # fmt: skip
 

@@ -183,7 +183,8 @@ def _row(model: Model, Q: list[Vector], K: list[Vector], i: int, h: int, layer: 
     raised = [
         math.exp(_score(model, Q[i], K[j], i, j, h)) if _seen(model, i, j, layer) else 0.0 for j in range(n)
     ]
-    total = math.fsum(raised)
+    sink = 0.0 if model.weights.sinks is None else math.exp(float(model.weights.sinks[layer, h]))
+    total = math.fsum([*raised, sink])
     return [y / total for y in raised]
 
 
@@ -279,5 +280,6 @@ ACTIVATIONS: dict[str, Callable[[float], float]] = {
     "gelu": lambda z: z * (1 + math.erf(z / math.sqrt(2))) / 2,
     "gelu_tanh": lambda z: z * (1 + math.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))) / 2,
     "tanh": math.tanh,
+    "quick_gelu": lambda z: z / (1 + math.exp(-1.702 * z)),
     "silu": lambda z: z / (1 + math.exp(-z)),
 }

@@ -11,6 +11,7 @@ from pathexp.model.activations import GATES
 Z = np.concatenate([np.linspace(-9, 9, 181), [-37.0, -20.5, 0.0, -0.0, 1e-300, -1e-12, 1e-12, 20.5, 37.0]])
 EXACT = {
     "relu": lambda z: mpmath.mpf(1 if z > 0 else 0),
+    "quick_gelu": lambda z: 1 / (1 + mpmath.exp(-mpmath.mpf(1.702) * z)),
     "relu2": lambda z: max(z, mpmath.mpf(0)),
     "gelu": lambda z: mpmath.ncdf(z),
     "gelu_tanh": lambda z: (

@@ -65,7 +65,8 @@ class Entropy(Answer):
 def entropy(trace: Trace) -> Entropy:
     """Return the attention entropy -Σ A ln A of every head, a mean over queries in nats.
 
-    The entropy of query i lies between 0 (one key) and the logarithm of how many keys it can attend to. O(L H n²).
+    The entropy of query i lies between 0 (one key) and the logarithm of how many keys it can attend to; a head's sink
+    counts as one more. O(L H n²).
 
     >>> import pathexp as px
     >>> found = px.entropy(px.induction_model().run([5, 2, 7, 3, 5, 2]))
@@ -73,18 +74,21 @@ def entropy(trace: Trace) -> Entropy:
     [('L0H0', 0.0), ('L1H0', 0.3)]
     """
     check_trace(trace, "entropy")
-    found = [(_entropy(A), _most(s)) for A, s in zip(trace.patterns, trace.scores, strict=True)]
+    sinks = trace.config.sinks
+    found = [(_entropy(A, sinks), _most(s, sinks)) for A, s in zip(trace.patterns, trace.scores, strict=True)]
     shape = trace.patterns.shape[:2]
     values, most = (np.array([pair[at] for pair in found]).reshape(shape) for at in (0, 1))
     return Entropy(trace, values, most)
 
 
-def _entropy(A: Array) -> Array:
-    """The entropy of the patterns (H, n, n) of one layer, (H,)."""
+def _entropy(A: Array, sinks: bool) -> Array:
+    """The entropy of the patterns (H, n, n) of one layer, (H,); what rows leave goes to the sink, if there is one."""
+    if sinks:
+        A = np.concatenate([A, np.maximum(0.0, 1 - A.sum(axis=-1, keepdims=True))], axis=-1)
     return np.asarray(-np.sum(A * np.log(np.where(A > 0, A, 1.0)), axis=-1).mean(axis=-1) + 0.0)
 
 
-def _most(scores: Array) -> Array:
+def _most(scores: Array, sinks: bool) -> Array:
     """What the entropy can be at most, of the scores (H, n, n) of one layer, (H,)."""
-    keys = np.sum(~np.isneginf(scores), axis=-1)
+    keys = np.sum(~np.isneginf(scores), axis=-1) + sinks
     return np.asarray(np.log(np.maximum(keys, 1)).mean(axis=-1))

@@ -14,7 +14,7 @@ from ...graph.reading import head_place
 from ...model import Model, rewrite
 from ...model.model import check_model
 
-_OV, _QK = ("W_V", "W_O", "b_V"), ("W_Q", "W_K", "b_Q", "b_K")
+_OV, _QK = ("W_V", "W_O", "b_V"), ("W_Q", "W_K", "b_Q", "b_K", "sinks")
 _NORMS = ("g_q", "g_k", "b_q", "b_k")
 
 
@@ -35,7 +35,7 @@ def swap_ov(model: Model, a: str, b: str) -> Model:
 
 
 def swap_qk(model: Model, a: str, b: str) -> Model:
-    """Return the model in which two heads have exchanged where they look (W_Q, W_K, b_Q, b_K, LayerNorms of their own).
+    """Return the model in which two heads have exchanged where they look (W_Q, W_K, b_Q, b_K, sinks, LayerNorms of their own).
 
     As `swap_ov`; Elhage et al. 2021, "Attention Heads as Information Movement". Raises PathexpError where queries and
     keys are normed by weights that heads share.

@@ -90,6 +90,10 @@ def _tables_of(model: Model, label: str | None = None) -> Iterator[Tables]:
             f"skip-trigrams are what one layer makes; {model.name or 'this model'} has {model.config.n_layers}. "
             "In deeper models heads read each other: see induction and virtual_heads"
         )
+    if model.config.sinks:
+        raise PathexpError(
+            "skip-trigrams weigh keys against each other alone; these heads have sinks beside them"
+        )
     chosen = every_head(model) if label is None else iter([head(model, label)])
     return (tables(each) for each in chosen)
 

@@ -22,6 +22,8 @@ class Pair:
     visible: NDArray[np.bool_] = field(repr=False)
     ratios: Array = field(repr=False)
     """What a soft-cap leaves of the score of each key, (position,), held fixed; ones without a cap."""
+    sink: float | None = None
+    """The score of the head's sink, where it has one: what is the same for all keys then counts against it."""
 
     def row(self, values: Array) -> Array:
         """Scores over keys, NaN where the query cannot look."""
@@ -35,14 +37,19 @@ class Pair:
     def advantage(self, row: Array) -> float:
         """How far the key stands above the mean of the other keys that the query can see; 0 with no other.
 
-        The softmax sees nothing else of a term: what is the same for all keys cancels.
+        Without a sink the softmax sees nothing else of a term: what is the same for all keys cancels.
         """
         others = self.visible.copy()
         others[self.key] = False
         return float(row[self.key] - row[others].mean()) if others.any() else 0.0
 
     def is_flat(self, row: Array, size: float) -> bool:
-        """Whether a row is the same for all visible keys, up to the rounding of products of a given size."""
+        """Whether a row is the same for all visible keys, up to the rounding of products of a given size.
+
+        Never with a sink, beside which it is a difference.
+        """
+        if self.sink is not None:
+            return False
         seen = row[self.visible]
         return bool(np.ptp(seen) <= _ROUNDINGS * np.finfo(np.float64).eps * size)
 

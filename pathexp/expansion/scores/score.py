@@ -88,8 +88,10 @@ def scores(
     form = score_form(trace.config, component.layer, component.head or 0, len(trace))
     all_queries, all_keys = queries.logits(), keys.logits()
     ratios = [form.ratios(form.scale * (form.met(all_keys, i) @ all_queries[i])) for i, *_ in found]
+    sinks = trace.model.weights.sinks
+    sink = None if sinks is None else float(sinks[component.layer][component.head or 0])
     return tuple(
-        ScoreExpansion(trace, Pair(head, i, j, form, visible, ratio), queries, keys)
+        ScoreExpansion(trace, Pair(head, i, j, form, visible, ratio, sink), queries, keys)
         for (i, j, visible), ratio in zip(found, ratios, strict=True)
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...algebra import Space, compose
 from ...labels import head_label
 from ...model import Trace
+from ...model.weights import at as layer_of
 from ..named import centering, dense, diagonal, feature
 from ..nodes import Component
 from ..operators import Array, Factor, Operator, Parallel, Step, chain
@@ -97,6 +98,7 @@ class Attention:
                 queries=self.runs.factor(lambda run: run.queries[self.layer, head]),
                 keys=self.runs.content(lambda run: run.keys[self.layer, group]),
                 values=self.runs.content(lambda run: run.values[self.layer, group]),
+                sink=self.sink_means[head],
             ),
         )
 
@@ -109,9 +111,25 @@ class Attention:
         """Λ (H, n, n): logarithmic means of both patterns where a key is visible in both runs, else 0."""
         scores = self.runs.both(lambda run: run.scores[self.layer])
         patterns = self.runs.both(lambda run: run.patterns[self.layer])
-        here, there = map(log_pattern, scores)
+        here, there = map(log_pattern, scores, self.sinks)
         seen = visible_in_both(*scores)
         return np.where(seen, logarithmic_mean(*patterns, np.where(seen, here - there, 0.0)), 0.0)
+
+    @cached_property
+    def sinks(self) -> tuple[Array | None, Array | None]:
+        """The scores of the heads' sinks in both runs, (H); None where there are none."""
+        here, there = (run.model.weights.sinks for run in (self.runs.here, self.runs.there))
+        return layer_of(here, self.layer), layer_of(there, self.layer)
+
+    @cached_property
+    def sink_means(self) -> Array:
+        """Λ of the heads' sinks (H, n, 1), zero where there are none."""
+        scores = self.runs.both(lambda run: run.scores[self.layer])
+        (sinks, others) = self.sinks
+        if sinks is None or others is None:
+            return np.zeros((*scores[0].shape[:2], 1))
+        here, there = log_sink(scores[0], sinks), log_sink(scores[1], others)
+        return logarithmic_mean(np.exp(here), np.exp(there), here - there)
 
     @cached_property
     def slopes(self) -> Array:
@@ -300,15 +318,25 @@ def projection(run: Trace, layer: int, side: str) -> Array:
     return found if bias is None else found + bias[layer][:, None, :]
 
 
-def log_pattern(scores: Array) -> Array:
+def log_sink(scores: Array, sinks: Array) -> Array:
+    """Return the logarithm of the weight of each head's sink (H, n, 1), of scores (H, n, n)."""
+    of_sink = np.broadcast_to(sinks[:, None, None], (*scores.shape[:2], 1))
+    return log_pattern(np.concatenate([scores, of_sink], axis=-1))[..., -1:]
+
+
+def log_pattern(scores: Array, sinks: Array | None = None) -> Array:
     """Return the logarithm of the softmax of scores over the last axis, also where it underflows; 0 where masked.
+
+    Sinks (H) take their share of (H, n, n).
 
     >>> log_pattern(np.array([0.0, -1e4, -np.inf])).tolist()
     [0.0, -10000.0, 0.0]
     """
     top = scores.max(axis=-1, keepdims=True)
+    top = top if sinks is None else np.maximum(top, sinks[:, None, None])
     below = scores - np.where(np.isneginf(top), 0.0, top)  # first, so that large scores lose no digits
     total = np.exp(below).sum(axis=-1, keepdims=True)
+    total = total if sinks is None else total + np.exp(sinks[:, None, None] - top)
     return np.where(np.isfinite(scores), below, 0.0) - np.where(
         np.isfinite(scores), np.log(np.maximum(total, 1.0)), 0.0
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..named import multiplier
+from ..named import feature, multiplier
 from ..nodes import Source, Values
 from ..operators import Array, Operator, chain
 from .attention import Attention
@@ -146,6 +146,7 @@ class Changes:
             )
         yield from self.maps(attention)
         depth = depth_behind(runs.config, layer, "attn")
+        yield from self.sinks(attention, depth)
         for head in range(runs.config.n_heads):
             given = midpoint(runs.here.z[layer, head], runs.there.z[layer, head])
             values = self.mapped("W_O", given, layer, head)
@@ -153,6 +154,17 @@ class Changes:
         bias = self.rows(runs.change("b_O", layer))
         yield from self.written(f"db_O_L{layer}", bias, attention.writes, depth, layer)
         yield from self.norm_behind("attn", layer)
+
+    def sinks(self, attention: Attention, depth: int) -> Found:
+        """Scores of sinks: where one rises, all weights fall in proportion, and so does what the head moves."""
+        if not self.runs.config.sinks:
+            return
+        changes = self.runs.change("sinks", attention.layer)
+        for head in range(self.runs.config.n_heads):
+            weighing, label = attention.weighing(head), f"dsinks_L{attention.layer}H{head}"
+            moved = -weighing.sink * changes[head] * weighing.middle_values
+            write = chain(attention.writes, feature(attention.w_o(head)))
+            yield from self.written(label, moved, write, depth, attention.layer)
 
     def maps(self, attention: Attention) -> Found:
         """Maps and biases of queries, keys and values, and the gains of their norms."""

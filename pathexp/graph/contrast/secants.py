@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ...model.activations import GATES, gelu_gate
+from ...model.activations import GATES, QUICK, gelu_gate
 from ..operators import Array
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -161,6 +161,7 @@ def _mass(low: Array, high: Array) -> Array:
 
 
 _GATE_SLOPES: Mapping[str, Callable[[Array, Array], Array]] = {
+    "quick_gelu": lambda a, b: QUICK * _silu_gate_slope(QUICK * a, QUICK * b),
     "relu2": _relu_slope,
     "silu": _silu_gate_slope,
     "gelu_tanh": _gelu_tanh_gate_slope,

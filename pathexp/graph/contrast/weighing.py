@@ -25,7 +25,7 @@ from ..operators import Action, Array
 class Weighing:
     """One head's weights between two runs.
 
-    means (n, n) is Λ, slopes (n, n) the derivative c of scores in their products q·k (scale, and slope of a cap);
+    means (n, n) is Λ, and sink (n, 1) that of the head's sink, zero where it has none; slopes (n, n) the derivative c of scores in their products q·k (scale, and slope of a cap);
     queries, keys (turned) and values (n, h) are means over both runs.
     """
 
@@ -34,6 +34,7 @@ class Weighing:
     queries: Array
     keys: Array
     values: Array
+    sink: Array
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take over what a copy or a pickle holds, arrays read-only as they were."""
@@ -41,18 +42,22 @@ class Weighing:
 
     @cached_property
     def totals(self) -> Array:
-        """The sums of the rows of Λ, (n, 1); 1 where a row is zero."""
-        sums = self.means.sum(axis=-1, keepdims=True)
+        """The sums of the rows of Λ, the sink's included, (n, 1); 1 where a row is zero."""
+        sums = self.means.sum(axis=-1, keepdims=True) + self.sink
         return np.where(sums > 0, sums, 1.0)
 
-    def changes(self, scores: Array) -> Array:
-        """Score differences (..., n, n) to weight differences: Λ (Δs − Σ w Δs). Its own transpose."""
-        total = np.sum(self.means * scores, axis=-1, keepdims=True) / self.totals
-        return np.asarray(self.means * (scores - total))
+    def changes(self, scores: Array, of_sink: Array | float = 0.0) -> tuple[Array, Array]:
+        """Score differences (..., n, n) to weight differences, Λ (Δs − Σ w Δs), and that of the sink's weight.
+
+        ``of_sink`` (..., n, 1) is the difference of the sink's score. Its own transpose.
+        """
+        summed = np.sum(self.means * scores, axis=-1, keepdims=True)
+        total = (summed + self.sink * of_sink) / self.totals
+        return np.asarray(self.means * (scores - total)), np.asarray(self.sink * (of_sink - total))
 
     @cached_property
     def middle_values(self) -> Array:
-        """The values at a query by w, (n, h)."""
+        """The values at a query by w, (n, h); the sink's is zero."""
         return np.asarray(self.means @ self.values / self.totals)
 
     @cached_property
@@ -64,13 +69,13 @@ class Weighing:
     def first(self, positions: int) -> Weighing:
         """The weights among the first positions."""
         square = np.s_[:positions, :positions]
-        sides = (side[:positions] for side in (self.queries, self.keys, self.values))
+        sides = (side[:positions] for side in (self.queries, self.keys, self.values, self.sink))
         return Weighing(self.means[square], self.slopes[square], *sides)
 
     def at(self, positions: Indices) -> Weighing:
         """The weights of chosen queries, of all keys."""
         means, slopes, queries = (side[positions] for side in (self.means, self.slopes, self.queries))
-        return Weighing(means, slopes, queries, self.keys, self.values)
+        return Weighing(means, slopes, queries, self.keys, self.values, self.sink[positions])
 
     @property
     def looks_ahead(self) -> bool:
@@ -122,8 +127,8 @@ class _Scores(Action):
         Changes of weights add up to zero; what rounding leaves of their sum is taken out at the middle value, so
         that scores far larger than their differences do no harm.
         """
-        changes = self.weighing.changes(self.weighing.slopes * products)
-        left_over = changes.sum(axis=-1, keepdims=True) * self.weighing.middle_values
+        changes, of_sink = self.weighing.changes(self.weighing.slopes * products)
+        left_over = (changes.sum(axis=-1, keepdims=True) + of_sink) * self.weighing.middle_values
         return np.asarray(changes @ self.weighing.values - left_over)
 
     def _most(self, products: Array) -> Array:
@@ -133,12 +138,14 @@ class _Scores(Action):
         total = np.sum(met(weighing.means, scores), axis=-1, keepdims=True) / weighing.totals
         changes = met(weighing.means, scores + total)
         sizes = lengths(weighing.values) + lengths(weighing.middle_values)[..., None]
-        return np.asarray(np.sum(met(changes, sizes), axis=-1) * (1 + 1e-9))
+        sunk = met(met(weighing.sink, total)[..., 0], lengths(weighing.middle_values))
+        return np.asarray((np.sum(met(changes, sizes), axis=-1) + sunk) * (1 + 1e-9))
 
     def _asked(self, r: Array) -> Array:
         """Covectors on what the head gives as covectors on the products q·k, (..., n, n)."""
         middle = np.sum(r * self.weighing.middle_values, axis=-1, keepdims=True)
-        return np.asarray(self.weighing.slopes * self.weighing.changes(r @ self.weighing.values.T - middle))
+        changes, _ = self.weighing.changes(r @ self.weighing.values.T - middle, -middle)
+        return np.asarray(self.weighing.slopes * changes)
 
 
 @dataclass(frozen=True, eq=False)

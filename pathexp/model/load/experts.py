@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..config import Config
 from ..routing import Experts
-from .gather import Piece, as_it_is
+from .gather import Piece, Turn, as_it_is, transposed
 from .keys import Keys
 
 _BLOCK = "model.layers.{l}."
@@ -26,12 +26,17 @@ class ExpertNames:
     down: str = "down_proj"
     shared: str = "mlp.shared_expert."
     shared_gate: str = "mlp.shared_expert_gate"
+    fused: bool = False
+    """Whether all experts of a layer stand in one tensor, gate and up of each in turns, and everything has a bias."""
 
 
 SINGLY = ExpertNames()
 MIXTRAL_NAMES = ExpertNames(
     router="block_sparse_moe.gate", expert="block_sparse_moe.experts.{e}.", gate="w1", up="w3", down="w2"
 )
+
+
+GPT_OSS_NAMES = ExpertNames(router="mlp.router", expert="mlp.experts.", fused=True)
 
 
 def experts_of(keys: Keys, n_layers: int, width: str = "moe_intermediate_size", **more: Any) -> Experts:
@@ -75,12 +80,33 @@ def expert_pieces(c: Config, names: ExpertNames) -> Iterator[Piece]:
     if e is None or not e.layers:
         return
     yield Piece(f"{_BLOCK}{names.router}.weight", (e.count, c.d_model), {"W_router": as_it_is}, e.layers)
+    if names.fused:
+        yield from _fused(c, e, names)
+        return
     yield from _maps(c, names, names.expert, "experts", e.width, e.count)
     if e.shared:
         yield from _maps(c, names, names.shared, "shared", e.shared, 0)
     if e.shared_gate:
         ours = {"W_shared_gate": lambda raw: raw[0]}
         yield Piece(f"{_BLOCK}{names.shared_gate}.weight", (1, c.d_model), ours, e.layers)
+
+
+def _fused(c: Config, e: Experts, names: ExpertNames) -> Iterator[Piece]:
+    """Matrices stand as (inputs, outputs), gate and up of each neuron side by side."""
+    where, d, m = _BLOCK + names.expert, c.d_model, e.width
+    yield Piece(f"{_BLOCK}{names.router}.bias", (e.count,), {"b_router": as_it_is}, e.layers)
+    both: Mapping[str, Turn] = {
+        "W_gate_experts": lambda raw: raw[:, ::2].T,
+        "W_in_experts": lambda raw: raw[:, 1::2].T,
+    }
+    yield Piece(f"{where}gate_up_proj", (d, 2 * m), both, e.layers, e.count)
+    biases: Mapping[str, Turn] = {
+        "b_gate_experts": lambda raw: raw[::2],
+        "b_in_experts": lambda raw: raw[1::2],
+    }
+    yield Piece(f"{where}gate_up_proj_bias", (2 * m,), biases, e.layers, e.count)
+    yield Piece(f"{where}down_proj", (m, d), {"W_out_experts": transposed}, e.layers, e.count)
+    yield Piece(f"{where}down_proj_bias", (d,), {"b_out_experts": as_it_is}, e.layers, e.count)
 
 
 def _maps(c: Config, names: ExpertNames, where: str, of: str, m: int, count: int) -> Iterator[Piece]:

@@ -40,7 +40,7 @@ from .families.llama import (
     QWEN3,
     SMOLLM3,
 )
-from .families.mixtures import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
+from .families.mixtures import GPT_OSS, MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
 from .families.modernbert import MODERNBERT
 from .families.mpt import MPT
 from .families.opt import OPT
@@ -72,6 +72,7 @@ FAMILIES: Mapping[str, Family] = {
     "gpt2": GPT2,
     "gpt_bigcode": GPT_BIGCODE,
     "gpt_neox": GPT_NEOX,
+    "gpt_oss": GPT_OSS,
     "gptj": GPTJ,
     "granite": GRANITE,
     "llama": LLAMA,

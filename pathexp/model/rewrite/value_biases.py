@@ -20,7 +20,8 @@ def fold_value_biases(model: Model, patterns: Array | None = None) -> Model:
     Exact because each row of a pattern sums to 1. ``patterns`` (L, H, n, n): what attention is to be, if not what
     the model itself makes of its tokens (default: a run of up to 9).
 
-    Raises RewriteError, listing them, for rows that do not sum to 1, such as those in which every key is masked.
+    Raises RewriteError, listing them, for rows that do not sum to 1, such as those in which every key is masked, and
+    for heads with sinks.
     Elhage et al. 2021, "Attention Heads are Independent and Additive".
 
     >>> import pathexp as px
@@ -31,6 +32,11 @@ def fold_value_biases(model: Model, patterns: Array | None = None) -> Model:
     check_model(model, "rewrite.fold_value_biases")
     if model.weights.b_V is None:
         return model
+    if model.config.sinks:
+        raise RewriteError(
+            "fold_value_biases: heads have sinks, so that rows of patterns add up to less than 1, and how much of a value bias "
+            "passes depends on the text. Leave the value biases where they are."
+        )
     shown = model.run(probe(model)).patterns if patterns is None else np.asarray(patterns)
     if rows := unnormalized_rows(shown):
         listed = ", ".join(f"L{layer}H{head} query {query}" for layer, head, query in rows[:5])

@@ -32,9 +32,12 @@ def run(name):
 
 def freezings(trace):
     yield px.freeze(trace)
-    if trace.config.d_mlp and trace.config.n_layers:
+    if trace.config.has_mlps and trace.config.n_layers:
         yield px.freeze(trace, mlp="source")
-        yield px.freeze(trace, neurons={0: [2, 0], trace.config.n_layers - 1: [3, 1]})
+        layers = {0: [2, 0], trace.config.n_layers - 1: [3, 1]}
+        yield px.freeze(
+            trace, neurons={at: which for at, which in layers.items() if trace.config.has_dense(at)}
+        )
 
 
 def conserved(flows, value):

@@ -57,6 +57,7 @@ def refused(name, model):
     )
     return {
         "fold_norms": fold,
+        "fold_value_biases": c.sinks and w.b_V is not None,
         "center_writing": not centers,
         "center_unembedding": c.logit_cap is not None,
         "rotate": c.norm == "layernorm" or stream_gains,
@@ -76,7 +77,9 @@ def test_every_rewrite_of_every_model(name, rewriting):
     model = MODELS[name]()
     before = {key: array.copy() for key, array in model.weights.arrays().items()}
     if refused(rewriting, model):
-        with pytest.raises(px.PathexpError, match=r"rotate|fold_norms|center_|layernorm_to"):
+        with pytest.raises(
+            px.PathexpError, match=r"rotate|fold_norms|fold_value_biases|center_|layernorm_to"
+        ):
             REWRITES[rewriting](model)
     else:
         changed = REWRITES[rewriting](model)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..experts import MIXTRAL_NAMES, experts_of, sparse_layers
+from ...activations import QUICK
+from ..experts import GPT_OSS_NAMES, MIXTRAL_NAMES, experts_of, sparse_layers
+from ..gather import Piece, as_it_is
 from ..keys import Keys
 from ..options import Options
 from .llama import Kind, plan_of
-from .plan import Family, windows
+from .plan import Family, Plan, windows
 
 Fields = Mapping[str, Any]
 
@@ -55,6 +58,30 @@ def _some_sparse(keys: Keys, **more: Any) -> Fields:
     return {"experts": experts if layers else None, **({"d_mlp": 0} if len(layers) == n_layers else {})}
 
 
+def _gpt_oss(keys: Keys, options: Options) -> Fields:
+    """Gates are act(z) = z σ(1.702 z), whatever hidden_act says; they and what they multiply are clipped."""
+    for key in ("experts_per_token", "initial_context_length"):
+        keys.get(key)  # said elsewhere again
+    alpha, limit = keys.number("swiglu_alpha", QUICK), keys.assumed_number("swiglu_limit", 7.0)
+    if alpha != QUICK:
+        raise keys.error(f"'swiglu_alpha' is {alpha:g}, known is {QUICK:g}")
+    n_layers, width = keys.size("num_hidden_layers"), keys.optional_size("sliding_window", 128)
+    experts = experts_of(keys, n_layers, width="intermediate_size", normalized=True, limit=limit, shift=1.0)
+    return {
+        "d_mlp": 0,
+        "experts": experts,
+        "activation": "quick_gelu",
+        "sinks": True,
+        "windows": windows(keys, n_layers, width, lambda layer: layer % 2 == 0),
+    }
+
+
+def _with_sinks(kind: Kind, keys: Keys, options: Options) -> Plan:
+    plan = plan_of(kind, keys, options)
+    sinks = Piece("model.layers.{l}.self_attn.sinks", (plan.config.n_heads,), {"sinks": as_it_is})
+    return replace(plan, pieces=[*plan.pieces, sinks])
+
+
 def _family(kind: Kind) -> Family:
     return Family(
         "model.", "model.embed_tokens.weight", "lm_head.weight", tied=False, plan=partial(plan_of, kind)
@@ -77,3 +104,13 @@ QWEN2_MOE = _family(
     Kind(_qwen2_moe, _PRE, biases="qkv", bias_key=("qkv_bias", True), told=("num_key_value_heads",))
 )
 QWEN3_MOE = _family(Kind(_qwen3_moe, _PRE, qk_norm="head", told=("num_key_value_heads", "head_dim")))
+GPT_OSS = replace(
+    OLMOE,
+    plan=partial(
+        _with_sinks,
+        Kind(
+            _gpt_oss, _PRE, bias_key=("attention_bias", True), told=("num_key_value_heads", "head_dim"), epsilon=1e-5,
+            theta=150000.0, experts=GPT_OSS_NAMES,
+        ),
+    ),
+)  # fmt: skip
