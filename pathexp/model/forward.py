@@ -278,7 +278,9 @@ def _trace(model: Model, tokens: Tokens, logits: Array, run: Run) -> Trace:
     c = model.config
     layers = {name: _frozen(array) for name, array in (_nothing(c, len(tokens)) | run.layers).items()}
     if is_long(c, len(tokens)):
-        layers["scores"], layers["patterns"] = scores_and_patterns(layers["queries"], layers["keys"], c)
+        layers["scores"], layers["patterns"] = scores_and_patterns(
+            layers["queries"], layers["keys"], c, model.weights.sinks
+        )
     return Trace(
         model=model,
         tokens=_frozen(tokens),

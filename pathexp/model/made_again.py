@@ -17,6 +17,7 @@ import numpy.typing as npt
 from .attention import entering, softmax
 from .config import Config
 from .stored import StoredLayers
+from .weights import at
 
 Array = npt.NDArray[np.float64]
 
@@ -29,8 +30,12 @@ def is_long(config: Config, n: int) -> bool:
     return 8 * config.n_layers * config.n_heads * n * n > MOST
 
 
-def scores_and_patterns(queries: Array, keys: Array, config: Config) -> tuple[Array, Array]:
+def scores_and_patterns(
+    queries: Array, keys: Array, config: Config, sinks: Array | None = None
+) -> tuple[Array, Array]:
     """Return scores and patterns (L, H, n, n) that are made where asked for, of queries (L, H, n, h) and keys (L, G, n, h).
+
+    ``sinks`` (L, H) take their share of the patterns, where heads have some.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2, heads=3).run([3, 1, 2])
@@ -43,7 +48,10 @@ def scores_and_patterns(queries: Array, keys: Array, config: Config) -> tuple[Ar
     def scores(layer: int) -> Array:
         return entering(queries[layer], keys[layer], layer, config)
 
-    return _later("scores", shape, scores), by_layer("patterns", shape, lambda layer: softmax(scores(layer)))
+    def patterns(layer: int) -> Array:
+        return softmax(scores(layer), at(sinks, layer))
+
+    return _later("scores", shape, scores), by_layer("patterns", shape, patterns)
 
 
 def by_layer(name: str, shape: tuple[int, ...], make: Callable[[int], Array]) -> Array:

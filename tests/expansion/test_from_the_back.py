@@ -21,8 +21,9 @@ def run(name, length=6):
 
 def freezings(trace):
     yield px.freeze(trace)
-    if trace.config.d_mlp and trace.config.n_layers:
+    if trace.config.has_mlps and trace.config.n_layers:
         yield px.freeze(trace, mlp="source")
+    if trace.config.n_layers and trace.config.has_dense(trace.config.n_layers - 1):
         yield px.freeze(trace, neurons={trace.config.n_layers - 1: [3, 1]})
 
 

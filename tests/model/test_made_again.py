@@ -14,6 +14,7 @@ MODELS = {
     "rotary": {"heads": 4, "kv_heads": 2, "d_head": 6, "d_mlp": 20, "gated": True, "norm": "rmsnorm", "positions": "rotary", "biases": True},
     "qk norm": {"heads": 4, "kv_heads": 2, "d_head": 6, "d_mlp": 20, "norm": "rmsnorm", "qk_norm": "projection", "positions": "rotary"},
     "alibi": {"heads": 4, "d_head": 5, "norm": "layernorm", "positions": "alibi", "attention_cap": 3.0, "biases": True, "d_mlp": 12},
+    "sinks": {"heads": 3, "d_head": 5, "sinks": True, "windows": 4, "norm": "rmsnorm", "biases": True, "d_mlp": 12},
     "post": {"heads": 3, "d_head": 5, "norm": "layernorm", "norm_placement": "post", "biases": True, "d_mlp": 12, "causal": False},
 }  # fmt: skip
 LARGE = ("scores", "patterns", "head_results", "mlp_hidden")
