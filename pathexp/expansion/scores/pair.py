@@ -34,6 +34,14 @@ class Pair:
         """What multiplies the pair's product of query and key: the attention scale, and what a cap leaves."""
         return self.form.scale * float(self.ratios[self.key])
 
+    def attention(self, scores: Array) -> Array:
+        """Attention to keys by scores (position,), of those that the query can see; a sink takes its share."""
+        seen = np.where(self.visible, scores, -np.inf)
+        top = seen.max() if self.sink is None else max(float(seen.max()), self.sink)
+        weights = np.exp(seen - top)
+        room = weights.sum() + (0.0 if self.sink is None else np.exp(self.sink - top))
+        return np.asarray(weights / room)
+
     def advantage(self, row: Array) -> float:
         """How far the key stands above the mean of the other keys that the query can see; 0 with no other.
 

@@ -344,9 +344,7 @@ class ScoreExpansion(Answer):
     def pattern_without(self) -> Array:
         """Return what the attention of this query would be without these terms, all else as it was."""
         scores = self.trace.scores[(*self._place, self.pair.query)]
-        return _softmax(
-            np.where(self.pair.visible, scores - np.nan_to_num(self.row()), -np.inf), self.pair.sink
-        )
+        return self.pair.attention(scores - np.nan_to_num(self.row()))
 
     def effects(self) -> tuple[Effect, ...]:
         """Return, for each kind of term, what it adds and what the softmax makes of it."""
@@ -392,10 +390,3 @@ class ScoreExpansion(Answer):
             values, self.value(), whole.value(), (self.count(), whole.count()),
             score_tolerance(self.pair, whole.queries, whole.keys), expected, scale,
         )  # fmt: skip
-
-
-def _softmax(scores: Array, sink: float | None) -> Array:
-    """Attention to keys; a sink takes its share and is left out."""
-    every = scores if sink is None else np.append(scores, sink)
-    weights = np.exp(every - every.max())
-    return np.asarray(weights[: len(scores)] / weights.sum())
