@@ -10,7 +10,7 @@ from ..budget import bytes_of, memory_budget
 from ..errors import LoadError, PathexpError
 from ..graph import MEASURES, Contrast, contrast
 from ..model import Model, Target, Trace, load, models
-from .command import Command, Option, integer, token
+from .command import UNKNOWN, Command, Option, integer, token
 
 DEFAULT_TEXT = "Macbeth shall sleep no more. Macbeth shall"
 
@@ -75,6 +75,7 @@ def declare_inputs(parser: argparse.ArgumentParser, command: Command) -> None:
             "text", nargs="?", default=None, help=f"the text to run the model on (default: {DEFAULT_TEXT!r})"
         )
         parser.add_argument("--tokens", help="token ids instead of text, such as 3,14,15")
+        UNKNOWN.declare(parser)
     if command.takes == "target":
         group = parser.add_argument_group("what to explain")
         for option in (*TARGET, *((CONTRAST, MEASURE) if command.contrasts else ())):
@@ -95,8 +96,10 @@ def model_of(options: argparse.Namespace, name: str = "") -> Model:
     """Load the model of the command line, or another by the same options; a name that looks like a text is said to be one."""
     given = {option.name: getattr(options, option.name) for option in LOADING}
     name = name or options.model
+    if not hasattr(options, "windows"):  # what is cut into windows copes with characters itself
+        given["unknown"] = getattr(options, "unknown", None)
     try:
-        return load(name, **{option: value for option, value in given.items() if value})
+        return load(name, **{option: value for option, value in given.items() if value not in (None, [])})
     except LoadError as error:
         raise LoadError(f"{error}{_hint(name)}") from None
 

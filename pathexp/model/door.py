@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from .load.options import options as read_options
 from .load.state_dict import from_state_dict
 from .load.transformer_lens import from_transformer_lens, is_transformer_lens
 from .model import Model
+from .tokenizer import Tokenizer
 
 
 def load(name_or_path: str | Path | Any, **options: Any) -> Model:
@@ -29,7 +31,7 @@ def load(name_or_path: str | Path | Any, **options: Any) -> Model:
 
     In memory: a model of transformers; one of TransformerLens, 2 or 4; a state dict of either with ``config=``.
     ``options`` answer what is left open: ``tie``, ``no_unembedding``, ``vocab_from_checkpoint``, ``strict``, ``ignore``,
-    ``embedding_scale``, ``adapter``, ``tokenizer``, ``config``, ``names``, ``header``, ``revision``, ``download``, as pathexp.model.load.options.Options has them.
+    ``embedding_scale``, ``adapter``, ``tokenizer``, ``config``, ``names``, ``header``, ``unknown``, ``revision``, ``download``, as pathexp.model.load.options.Options has them.
 
     Raises LoadError if it is neither a bundled name nor there, or cannot be read.
 
@@ -37,11 +39,26 @@ def load(name_or_path: str | Path | Any, **options: Any) -> Model:
     8
     """
     given = read_options(options)
+    found = _loaded(name_or_path, replace(given, unknown=None))
+    return found if given.unknown is None else _coping(found, given.unknown)
+
+
+def _loaded(name_or_path: Any, given: Options) -> Model:
     if isinstance(name_or_path, str | Path):
         return _of_name(name_or_path, given)
     if isinstance(name_or_path, Mapping):
         return from_state_dict(name_or_path, given)
     return _of_object(name_or_path, given)
+
+
+def _coping(model: Model, unknown: str) -> Model:
+    """The model with a tokenizer that refuses, skips or replaces characters that it does not know."""
+    if not isinstance(model.tokenizer, Tokenizer):
+        raise LoadError(
+            f"unknown={unknown!r:.40} is offered by vocabularies of pieces, as bundled models have; {model!r} has "
+            f"{'no tokenizer' if model.tokenizer is None else 'a tokenizer with ways of its own'}: leave unknown out."
+        )
+    return replace(model, tokenizer=replace(model.tokenizer, unknown=unknown))
 
 
 def _of_name(name_or_path: str | Path, given: Options) -> Model:

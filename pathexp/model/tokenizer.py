@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import SupportsIndex
 
-from ..errors import LoadError, TokenError
+from ..arguments import TEXT, check
+from ..errors import LoadError, LoadWarning, TokenError
 
+REFUSE, SKIP = "refuse", "skip"
 _KIND = "longest-match"
 _CONTEXT = 12  # characters shown on either side of one that is not known
 
@@ -21,7 +24,11 @@ class Tokenizer:
     encodes comes back exactly. (The reverse need not hold: ids that no text encodes to may come
     back as other ids.)
 
-    Raises TokenError if ``symbols`` is empty, or has an empty piece, one that is no text, or one twice.
+    ``unknown``: what is done where no piece fits: "refuse", "skip" the character, or put another text in its place; the
+    latter two with a LoadWarning that counts them.
+
+    Raises TokenError if ``symbols`` is empty, or has an empty piece, one that is no text, or one twice, and for a
+    replacement that is not encodable itself.
 
     >>> pieces = Tokenizer(("t", "h", "e", " ", "the", " the"))
     >>> pieces.encode("the the")
@@ -31,10 +38,14 @@ class Tokenizer:
     """
 
     symbols: tuple[str, ...]
+    unknown: str = REFUSE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbols", tuple(self.symbols))
         _check(self.symbols)
+        check("unknown", self.unknown, TEXT, TokenError)
+        if self.unknown not in (REFUSE, SKIP):
+            self._ids_of(self.unknown)
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -45,14 +56,25 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of ``text``, by longest match; an empty text has none.
 
-        Raises TokenError at a place where no piece fits. Time grows with the length of the text
-        times the number of piece lengths.
+        Raises TokenError at a place where no piece fits, if ``unknown`` is "refuse". Time grows with the length of the
+        text times the number of piece lengths.
 
         >>> Tokenizer(("a", "b", "ab")).encode("abba")
         [2, 1, 0]
         """
         if not isinstance(text, str):
             raise TokenError(f"encode takes text (str), found {type(text).__name__} {text!r}.")
+        if self.unknown == REFUSE:
+            return self._ids_of(text)
+        kept, left = self.known(text, self.unknown)
+        if left:
+            done = "left out" if self.unknown == SKIP else f"replaced by {self.unknown!r}"
+            said = f"{left} character{'s' * (left > 1)} of {text!r:.60} {done}: this vocabulary of {len(self)} symbols does not have"
+            warnings.warn(f"{said} {'them' if left > 1 else 'it'}.", LoadWarning, stacklevel=3)
+        return self._ids_of(kept)
+
+    def _ids_of(self, text: str) -> list[int]:
+        """The ids of a text, every character of which must be known."""
         found: list[int] = []
         start = 0
         while start < len(text):
@@ -70,8 +92,8 @@ class Tokenizer:
         >>> Tokenizer(("a", "b", " ")).known("a#b##", "skip"), Tokenizer(("a", "b", " ")).known("a#b", " ")
         (('ab', 3), ('a b', 1))
         """
-        put = "" if unknown == "skip" else unknown
-        self.encode(put)
+        put = "" if unknown == SKIP else unknown
+        self._ids_of(put)
         pieces: list[str] = []
         start = left = 0
         while start < len(text):
@@ -109,7 +131,9 @@ class Tokenizer:
         >>> Tokenizer(("a", "b", "ab")).token_id("ab")
         2
         """
-        ids = self.encode(symbol)
+        if not isinstance(symbol, str):
+            raise TokenError(f"a token is given as text (str), found {type(symbol).__name__} {symbol!r:.60}.")
+        ids = self._ids_of(symbol)
         if len(ids) == 1:
             return ids[0]
         pieces = " + ".join(map(repr, self.strings(ids))) or "no token at all"
@@ -180,7 +204,7 @@ class Tokenizer:
         return (
             f"Character {text[start]!r} (U+{ord(text[start]):04X}) at position {start}, "
             f"between {before!r} and {after!r}, is not in this vocabulary of {len(self)} symbols. "
-            f"Replace or remove it (`tokenizer.known(text)` does, and counts); the single characters known are {self._characters!r}."
+            f"Replace or remove it (load(..., unknown='skip') or --unknown skip does, and counts; so does another text); the single characters known are {self._characters!r}."
         )
 
     @cached_property

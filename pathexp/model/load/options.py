@@ -26,6 +26,8 @@ class Options:
     download: whether a model of the hub may be fetched; else it must be in the local cache.
     config: of a state dict, its configuration, as a mapping or the object itself.
     names: of arrays under other names, which of ours each is, as pathexp.model.load.named_arrays.from_named has it.
+    unknown: of a vocabulary of pieces, as bundled models have, what is done with characters that it has not: "refuse",
+        "skip", or a text in the place of each; counted in a LoadWarning.
     header: of a file of arrays, config, names, ignore and tokenizer, as a mapping or the path of a JSON file.
     """
 
@@ -40,6 +42,7 @@ class Options:
     config: Any = None
     names: Any = None
     header: Any = None
+    unknown: str | None = None
     revision: str | None = None
     download: bool = False
 
@@ -47,6 +50,7 @@ class Options:
         for name in ("tie", "no_unembedding", "vocab_from_checkpoint", "strict", "download"):
             check(name, getattr(self, name), SWITCH, LoadError)
         object.__setattr__(self, "ignore", _names(self.ignore))
+        check("unknown", self.unknown, TEXT.or_none, LoadError)
         check("revision", self.revision, TEXT.or_none, LoadError)
         check("embedding_scale", self.embedding_scale, one_of("float64", "bfloat16"), LoadError)
 
