@@ -80,10 +80,12 @@ class Mutant:
         return f"{self.path.relative_to(ROOT)}:{self.node}:{self.change}"
 
     def inside(self) -> str:
-        """The function that is changed and the change, as they stand in the list of what changes nothing."""
+        """The function, the line and the change, as they stand in the list of what changes nothing."""
         old, new = self._found()
         before, after = (" ".join(ast.unparse(node).split()) for node in (old, new))
-        return f"{self.path.relative_to(ROOT)}: {self.function or 'the module'}: {before} → {after}"
+        where = f"{self.path.relative_to(ROOT)}: {self.function or 'the module'}"
+        line = self.path.read_text(encoding="utf-8").splitlines()[self.line - 1].strip()
+        return f"{where}: {before} → {after}, in {line}"
 
     def codes(self) -> dict[tuple[str, str, int], CodeType]:
         """The code that differs from that of the module as it is; empty where functions are not all that changes."""

@@ -145,7 +145,8 @@ def test_a_whole_run_of_a_small_project(mutants, small, tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "found").read_text().splitlines()]
     outcomes = {
-        line["change"].split(": ", 1)[1]: (line["what"], line["killer"].split("::")[-1]) for line in lines
+        line["change"].split(": ", 1)[1].split(", in ")[0]: (line["what"], line["killer"].split("::")[-1])
+        for line in lines
     }
     assert outcomes["Box.size: n + 1 → n - 1"] == ("killed", "test_large")
     assert outcomes["Box.size: n * 2 → n / 2"][0] == "killed"
