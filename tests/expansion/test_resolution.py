@@ -2,6 +2,7 @@
 
 import pytest
 
+import pathexp as px
 from pathexp.expansion.resolution import is_resolved, margin, tied_places, ties
 
 
@@ -44,3 +45,12 @@ def test_values_within_the_margin_of_the_bound_are_tied():
 )
 def test_a_list_that_rounding_blurs_more_than_its_end_is_none(values, blurred, sure):
     assert is_resolved(values, blurred) == sure
+
+
+def test_a_target_of_another_run_says_of_how_many_runs_this_graph_is():
+    model = px.random_model(layers=1, heads=2, seed=3)
+    here, there, other = (model.run(tokens) for tokens in ([1, 2], [2, 2], [3, 4]))
+    with pytest.raises(px.errors.TargetError, match="on this graph's run it is"):
+        px.expand(here).value(other.logit(1))
+    with pytest.raises(px.errors.TargetError, match="on this graph's two runs it is"):
+        px.expand(px.contrast(here, there)).value(other.logit(1))

@@ -5,6 +5,7 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.corpus.corpus import Corpus
+from pathexp.circuits.corpus.random_texts import random_texts
 from pathexp.circuits.corpus.zero_points import zero_point
 from pathexp.cli import main
 from pathexp.model.softmax import next_token_loss
@@ -120,7 +121,6 @@ def test_letters_of_several_bytes_are_not_cut(tmp_path):
     file = tmp_path / "letters.txt"
     file.write_text("ä" * 9000 + "\n" + "ö" * 20001 + "\nü\n", encoding="utf-8")
     texts = Corpus(file, 8, 2, sample=3)
-    from pathexp.circuits.corpus.random_texts import random_texts
 
     drawn = random_texts(file, 0)
     assert {next(drawn)[0] for _ in range(20)} == {"ä", "ö"} and texts.most == 2, "within lines that are long"
@@ -192,3 +192,13 @@ def test_copies_of_a_corpus_are_windows_at_random_lines(tmp_path):
     drawn = list(Corpus(file, 8, 2, sample=0).cut(model))
     of_file, of_texts = (px.heads(model, runs=2, length=8, corpus=source) for source in (str(file), drawn))
     assert of_file.types.second_loss == of_texts.types.second_loss
+
+
+def test_texts_begin_and_end_at_characters_whatever_their_bytes(tmp_path):
+    """One endless line of a character whose second byte is the first that continues one, 0x80."""
+    file = tmp_path / "long.txt"
+    file.write_text("Ā" * 40_000, encoding="utf-8")
+    for seed in range(5):
+        text = next(random_texts(file, seed))
+        assert set(text) == {"Ā"} and 0 < len(text.encode()) <= 1 << 14
+    assert max(len(next(random_texts(file, seed)).encode()) for seed in range(5)) > 1 << 13

@@ -399,3 +399,10 @@ def test_numbers_of_numpy_are_numbers_of_terms_and_truth_is_none():
     assert len(terms.top(np.int64(2)).terms) == 2
     with pytest.raises(px.PathexpError, match="integer"):
         terms.top(True)
+
+
+@pytest.mark.parametrize("kind", [5, 1.5, {"direct": 1}, ["direct", 3], (None,)])
+def test_kinds_are_texts_or_several_of_them(kind):
+    terms = px.score(px.induction_model().run([5, 2, 7, 3]), "L1H0", query=-1, key=1)
+    with pytest.raises(px.PathexpError, match="kind"):
+        terms.where(kind=kind)
