@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import cast
 
 from ..model import Trace
+from ..model.points import is_router
 from .freeze import freeze
 from .graph import ResidualGraph
 from .reading import Side, reading_graph
+from .routers import router_graph
 
 _HEAD = re.compile(r"(L\d+H\d+)\.([QK])")
 
@@ -24,6 +26,8 @@ def graph_to(trace: Trace, at: str = "", start: str = "") -> ResidualGraph:
     >>> graph.sink.label, graph.sizes
     ('L1H3.Q', (2, 128, 16))
     """
+    if is_router(at):
+        return router_graph(trace, at, freeze(trace, start=start))
     head = _HEAD.fullmatch(at)
     if head is None:
         return freeze(trace, at=at, start=start)

@@ -24,7 +24,7 @@ MLP_PORTS = ("value", "gate")
 PORTS = ("V", "K", "Q", *MLP_PORTS)
 """Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`."""
 
-POINTS = ("mid", "out", "attn_out", "mlp_out", "score")
+POINTS = ("mid", "out", "attn_out", "mlp_out", "score", "router")
 """Points that may follow a layer or a head, as in `L5.out` and `L1H0.score`: a place where paths end or begin."""
 
 SUFFIXES = (*PORTS, *POINTS)

@@ -26,6 +26,7 @@ Array = npt.NDArray[np.float64]
 LOGITS, FINAL = "logits", "final_in"
 NOT_LINEAR = ("log_probs", "log_probability", "loss", "probabilities", "probability", "probs")
 _HEAD = re.compile(r"L(\d+)H(\d+)(?:\.(Q|K|score))?")
+_ROUTER = re.compile(r"L(\d+)\.router")
 _MLP = re.compile(r"L\d+M")
 
 
@@ -55,6 +56,10 @@ class Recorded(Protocol):
     @property
     def scores(self) -> Array:
         """(L, H, n, n)."""
+
+    @property
+    def router_scores(self) -> Array:
+        """(L, n, E)."""
 
     @property
     def experts(self) -> Mapping[str, Expert]:
@@ -95,6 +100,8 @@ def values_at(trace: Recorded, name: str) -> Array:
         return trace.residuals[known]
     if _MLP.fullmatch(known) and (out := f"{known[:-1]}.mlp_out") in trace.residuals:
         return trace.residuals[out]
+    if is_router(known):
+        return np.asarray(trace.router_scores[router_layer(trace, known)])
     if known in trace.experts:
         return _added_by_expert(trace, known)
     head = _HEAD.fullmatch(known)
@@ -112,6 +119,22 @@ def values_at(trace: Recorded, name: str) -> Array:
         f"{', '.join(trace.residuals)}, L0H0 and L0M for what a head and an MLP add, and L0H0.Q, L0H0.K and L0H0.score for "
         "what a head's queries, keys and scores are."
     )
+
+
+def is_router(name: object) -> bool:
+    """Whether a name is that of a router's scores, such as "L3.router"."""
+    return isinstance(name, str) and _ROUTER.fullmatch(name) is not None
+
+
+def router_layer(trace: Recorded, name: str) -> int:
+    """Return the layer of a router by its name. Raises TargetError if the layer has none."""
+    found = _ROUTER.fullmatch(name)
+    layer = -1 if found is None else int(found[1])
+    if not 0 <= layer < trace.config.n_layers or not trace.config.is_sparse(layer):
+        layers = [at for at in range(trace.config.n_layers) if trace.config.is_sparse(at)]
+        there = f"layers {layers} have some" if layers else "this model has none"
+        raise TargetError(f"no router {name!r:.40}: routers stand before layers of experts; {there}")
+    return layer
 
 
 def check_seen(trace: Recorded, name: str, position: int, direction: Array) -> None:

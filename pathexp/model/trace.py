@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..arguments import TEXT, check, instance, one_of, refuse_masked, whole
 from ..errors import TargetError, TokenError
+from ..labels import find_label
 from ..read_only import restore
 from . import notebook
 from .config import Config
@@ -200,7 +201,7 @@ class Trace:
         """Any direction at any point: (O) numbers of logits unless ``at`` names another point.
 
         ``at``: "logits"; a point of the residuals, such as "L5.out" or "L3.mid"; "final", the final stream before
-        its norm (also by space="residual"); "L3H2" or "L3M" for what a head or an MLP adds; "L3H2.Q" or "L3H2.K" for what a head's query or key is, (h), before it is
+        its norm (also by space="residual"); "L3H2" or "L3M" for what a head or an MLP adds; "L3.router" for the scores of a layer's experts; "L3H2.Q" or "L3H2.K" for what a head's query or key is, (h), before it is
         turned by rotary positions. Paths to a point are those of `expand(trace, at=...)`.
 
         Raises TargetError for another point, space, length or position, a number that is not finite, or scores of keys that
@@ -247,6 +248,29 @@ class Trace:
         one[column] = 1.0
         found = self.direction(one, row, at=point)
         return replace(found, label=f"score of {head} from {row} to {column}")
+
+    def router_score(self, expert: str, position: int = -1) -> Target:
+        """Return the target score of an expert such as "L3E5" at a position, before the router's softmax: a sum over paths.
+
+        Its paths are those of ``px.expand(trace, at="L3.router")``. Raises TargetError for an expert or a position that is not there.
+        """
+        label = find_label(expert) if isinstance(expert, str) else None
+        experts = self.config.experts
+        if (
+            label is None
+            or label.kind != "E"
+            or label.name
+            or label.port
+            or experts is None
+            or (label.index or 0) >= experts.count
+        ):
+            raise TargetError(
+                f"no expert {expert!r:.40} whose score a router makes; experts are written L0E3"
+            )
+        one = np.zeros(experts.count)
+        one[label.index or 0] = 1.0
+        found = self.direction(one, position, at=f"L{label.layer}.router")
+        return replace(found, label=f"router score of {expert}")
 
     def _of_logits(self, read: Array, place: int, label: str) -> Target:
         return Target(place, _read_only(read), "logits", label, float(self.logits[place] @ read))

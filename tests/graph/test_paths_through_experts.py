@@ -46,6 +46,39 @@ def test_an_expert_is_no_point_of_a_post_norm_model():
         px.expand(run("experts-post-norm"), at="L0E1")
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_scores_of_routers_are_sums_over_paths(name):
+    trace = run(name)
+    layer = trace.config.experts.layers[-1]
+    terms = px.expand(trace, at=f"L{layer}.router")
+    assert terms.verify().ok
+    for index in range(2):
+        target = trace.router_score(f"L{layer}E{index}", position=5)
+        assert target.value == trace.router_scores[layer, 5, index]
+        assert terms.value(target) == pytest.approx(target.value, abs=1e-11)
+        assert str(px.tree(trace, target, nodes=5)) and abs(terms.values(target).sum() - target.value) < 1e-10
+    assert terms.where(f"E .* L{layer}.router").count() > 0
+    later = (
+        px.expand(trace, at=f"L{layer}.router", start="L0.mid")
+        if layer and not trace.config.parallel
+        else terms
+    )
+    assert later.verify().ok
+
+
+def test_routers_and_experts_that_are_not_there_are_named():
+    trace = run("qwen-moe")
+    with pytest.raises(px.PathexpError, match=r"no router 'L1.router'.*layers \[0\] have some"):
+        px.expand(trace, at="L1.router")
+    for expert in ("L0E9", "L0S", "L0H1", "x", 3, "L0E1.Q"):
+        with pytest.raises(px.PathexpError, match="no expert"):
+            trace.router_score(expert)
+    with pytest.raises(px.PathexpError, match=r"no router 'L1\.router'"):
+        trace.router_score("L1E0")
+    with pytest.raises(px.PathexpError, match="this model has none"):
+        px.random_model().run([1]).direction([1.0], at="L0.router")
+
+
 def test_a_path_through_an_expert_is_zero_where_it_was_not_chosen():
     trace = run("mixtral", 33)
     terms = px.expand(trace)
