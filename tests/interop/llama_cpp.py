@@ -31,14 +31,28 @@ def logits(path: Path, ids: Sequence[int], d_vocab: int) -> np.ndarray:
     """Its logits at every position, (positions, d_vocab), from caches of single precision."""
     model = opened(path)
     model.n_vocab = d_vocab
+    context = _run(model, ids)
+    return np.array([context.get_logits_ith(at) for at in range(len(ids))])
+
+
+def features(path: Path, ids: Sequence[int]) -> np.ndarray:
+    """The final stream of an encoder at every position, (positions, d_model)."""
+    context = _run(opened(path), ids, features=True)
+    return np.array([context.get_embeddings_ith(at) for at in range(len(ids))])
+
+
+def _run(model: Opened, ids: Sequence[int], features: bool = False):
     wanted = cyllama.LlamaContextParams()
     wanted.n_ctx, wanted.n_threads, wanted.n_threads_batch = 64, 1, 1
     wanted.type_k, wanted.type_v, wanted.flash_attn_type = _F32, _F32, _NO_FLASH
+    wanted.embeddings = features
+    if features:
+        wanted.pooling_type = 0
     context = cyllama.LlamaContext(model, wanted, verbose=False)
     batch = cyllama.LlamaBatch(n_tokens=len(ids), embd=0, n_seq_max=1)
     batch.set_batch(list(ids), n_past=0, logits_all=True)
-    context.decode(batch)
-    return np.array([context.get_logits_ith(at) for at in range(len(ids))])
+    (context.encode if features else context.decode)(batch)
+    return context
 
 
 def tokens(path: Path, texts: Sequence[str]) -> list[list[int]]:

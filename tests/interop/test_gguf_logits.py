@@ -53,6 +53,15 @@ def test_the_logits_are_those_of_llama_cpp(tmp_path: Path, name: str) -> None:
     )
 
 
+def test_the_features_of_bert_are_those_of_llama_cpp(tmp_path: Path) -> None:
+    case = CASES["bert"]
+    tensors = writing.tensors_of(case, writing.arrays_of(case.config))
+    fields = {**case.fields, "pooling_type": 0}
+    file = writing.write(tmp_path / "x.gguf", "bert", fields, tensors, {**BARE, "token_type_count": 2})
+    ours = as_llama_cpp_has_it(px.load(file, no_unembedding=True), "bert").run(IDS).logits
+    np.testing.assert_allclose(llama_cpp.features(file, IDS), ours, rtol=0, atol=4e-3 * np.abs(ours).max())
+
+
 def compared(file: Path, architecture: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
