@@ -66,14 +66,14 @@ def field_seeds() -> Iterator[tuple[str, Fields]]:
     """One set of files for the configuration of each family, and each kind of vocabulary and keys."""
     for family in FAMILIES:
         try:
-            files = _checkpoint(_config(family))
+            files = checkpoint_of(config_of(family))
         except px.PathexpError:  # told by `families_left_out`
             continue
         yield f"config.json {family}", Fields(files, ("config.json",), _run)
     yield "TransformerLens", _transformer_lens()
     for name, content in _tokenizers().items():
         files = {
-            **_checkpoint({**checkpoints.LLAMA, "vocab_size": 400}),
+            **checkpoint_of({**checkpoints.LLAMA, "vocab_size": 400}),
             "tokenizer.json": json.dumps(content).encode(),
         }
         yield (
@@ -92,12 +92,12 @@ def _run(there: Path) -> Any:
     return px.load(there).run([0, 1])
 
 
-def _config(family: str) -> dict[str, Any]:
+def config_of(family: str) -> dict[str, Any]:
     """A configuration with every key of `_COMMON` that the family asks for."""
     if family == "gemma3":
         return {
             "model_type": family,
-            "text_config": _config("gemma3_text"),
+            "text_config": config_of("gemma3_text"),
             "vision_config": {"hidden_size": 4},
         }
     told = {**_COMMON, "model_type": family, **_OWN.get(family, {})}
@@ -113,7 +113,7 @@ def _config(family: str) -> dict[str, Any]:
     return {**asked, **always}
 
 
-def _checkpoint(config: dict[str, Any]) -> dict[str, bytes]:
+def checkpoint_of(config: dict[str, Any]) -> dict[str, bytes]:
     """Files of a configuration with seeded tensors."""
     family, rng = FAMILIES[config["model_type"]], np.random.default_rng(0)
     plan = family.plan(Keys(config.get("text_config", config), "a test"), Options())

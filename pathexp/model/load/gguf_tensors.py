@@ -30,7 +30,7 @@ def pieces(c: Config, kind: Kind, shapes: Mapping[str, Shape]) -> Iterator[Piece
         yield from _norm(kind, shapes, "output_norm", "final", c.d_model)
     if c.positions == "learned":
         yield Piece("position_embd.weight", (c.n_ctx, c.d_model), {"W_pos": transposed})
-    if _TYPES in shapes:
+    if c.positions == "learned" and len(shapes.get(_TYPES, ())) == 2:
         yield Piece(_TYPES, (shapes[_TYPES][0], c.d_model), {"segments": as_it_is})
     if "output.bias" in shapes:
         yield Piece("output.bias", (c.d_out,), {"b_U": as_it_is})

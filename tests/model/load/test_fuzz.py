@@ -1,11 +1,14 @@
 """A short run of the fuzzer over every loader and state; `python -m tests.fuzzing` runs it long."""
 
+import json
 import tracemalloc
 
 import pytest
 
-from pathexp.errors import PathexpError
-from tests.fuzzed_fields import families_left_out
+import pathexp as px
+from pathexp.errors import LoadError, PathexpError, TokenError
+from pathexp.model.load.tokenizer_json import read_tokenizer
+from tests.fuzzed_fields import checkpoint_of, config_of, families_left_out
 from tests.fuzzing import Seed, fuzzed, seeds, verdict
 
 
@@ -25,6 +28,38 @@ def test_whole_files_are_read(name):
 
 def test_every_family_has_its_configuration_damaged():
     assert not families_left_out()
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "message"),
+    [
+        ("granite", {"logits_scaling": 0.0}, "'logits_scaling' is 0.0, and divides"),
+        (
+            "qwen2",
+            {"max_window_layers": "x"},
+            "'max_window_layers' must be a whole number of at least 0, found 'x'",
+        ),
+        ("mpt", {"n_layers": 10**9}, "1,000,000,000 layers, but there are"),
+    ],
+)
+def test_fields_that_were_faults_once(tmp_path, family, change, message):
+    """A division by zero, a comparison with text, and a loop over layers that no file has."""
+    config = config_of(family)
+    for name, data in (checkpoint_of(config) | {"config.json": json.dumps(config | change).encode()}).items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(LoadError, match=message):
+        px.load(tmp_path)
+
+
+def test_tokenizers_that_were_faults_once():
+    """A token that is no text, and what the package says of a file, shown as it was."""
+    with pytest.raises(LoadError, match="its tokens must be text"):
+        read_tokenizer(json.dumps({"model": {"type": "Unigram", "vocab": [[True, 0.0]]}}), 3, "it")
+    pytest.importorskip("tokenizers")
+    acting = {"version": "\x1b[31m", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}
+    with pytest.raises(TokenError) as refused:
+        read_tokenizer(json.dumps(acting), 3, "it").encode("a")
+    assert "\x1b" not in str(refused.value) and "cannot read" in str(refused.value)
 
 
 def test_the_fuzzer_sees_faults():

@@ -127,6 +127,25 @@ def test_stored_divisors_are_looked_at(
         px.load(writing.loaded(changed, tmp_path)[1])
 
 
+ELSEWHERE = ("token_types.weight", "blk.0.attn_norm_2.weight", "output_norm.bias", "blk.0.attn_q.scale")
+
+
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [
+        (of, name)
+        for of in ("llama", "phi", "qwen3", "olmo")
+        for name in ELSEWHERE
+        if (of, name) != ("phi", "output_norm.bias")
+    ],
+)
+def test_tensors_of_other_architectures_are_refused(tmp_path: Path, of: str, name: str) -> None:
+    """None of them is taken for what it would be elsewhere."""
+    case = replace(CASES[of], tensors={name: np.ones((2, 24)) if "types" in name else np.ones(24)})
+    with pytest.raises(LoadError, match=r"no place in this architecture|is missing"):
+        px.load(writing.loaded(case, tmp_path)[1])
+
+
 def test_a_window_pattern_by_period_and_by_list_is_the_same(tmp_path: Path) -> None:
     case = CASES["gemma2"]
     for at, pattern in enumerate((3, [True, True, False])):
