@@ -67,6 +67,8 @@ LEFT_OUT = {
     "ids",
     "path",
     "text",
+    "texts",
+    "mask",
     "vector",
     "window",
     "measured",
