@@ -44,7 +44,7 @@ _EXPERTS: dict[str, Any] = {
     "shared_expert_intermediate_size": 8, "decoder_sparse_step": 1, "mlp_only_layers": [], "router_aux_loss_coef": 0.1,
 }  # fmt: skip
 _OWN: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("mixtral", "olmoe", "qwen2_moe", "qwen3_moe"), _EXPERTS),
+    **dict.fromkeys(("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss"), _EXPERTS),
     "llama": {"rope_parameters": _YARN},
     "gemma2": {"layer_types": ["sliding_attention", "full_attention"]},
     "gpt_bigcode": {"num_key_value_heads": 1},

@@ -212,8 +212,8 @@ def _check_slopes(keys: Keys, n_heads: int, causal: bool) -> None:
 def _norm(keys: Keys) -> str | None:
     told = "normalization_type" in keys.values
     kind = keys.get("normalization_type") if told else keys.assume("normalization_type", "LN")
-    if kind not in _NORMS:
-        raise keys.error(f"'normalization_type' is {kind!r}, known are {', '.join(map(repr, _NORMS))}")
+    if not isinstance(kind, str | None) or kind not in _NORMS:
+        raise keys.error(f"'normalization_type' is {kind!r:.80}, known are {', '.join(map(repr, _NORMS))}")
     if keys.switch("final_rms", False) and _NORMS[kind] == "layernorm":
         raise keys.error("'final_rms' with LayerNorm makes two kinds of norms, which is not known here")
     return _NORMS[kind]

@@ -33,7 +33,7 @@ def test_every_family_has_its_configuration_damaged():
 @pytest.mark.parametrize(
     ("family", "change", "message"),
     [
-        ("granite", {"logits_scaling": 0.0}, "'logits_scaling' is 0.0, and divides"),
+        ("granite", {"logits_scaling": 0.0}, "'logits_scaling' must be a number above zero, found 0.0"),
         (
             "qwen2",
             {"max_window_layers": "x"},
@@ -49,6 +49,14 @@ def test_fields_that_were_faults_once(tmp_path, family, change, message):
         (tmp_path / name).write_bytes(data)
     with pytest.raises(LoadError, match=message):
         px.load(tmp_path)
+
+
+def test_a_kind_of_norm_that_is_a_list_is_refused(tmp_path):
+    seed = seeds()["TransformerLens"]
+    config = json.loads(seed.files["cfg.json"]) | {"normalization_type": ["LN"]}
+    (tmp_path / "cfg.json").write_text(json.dumps(config))
+    with pytest.raises(LoadError, match=r"'normalization_type' is \['LN'\], known are"):
+        seed.read(tmp_path)
 
 
 def test_tokenizers_that_were_faults_once():
