@@ -52,7 +52,8 @@ RIGHT = {
     "positions": (True,),
     "key": (0,),
     **dict.fromkeys(
-        ("k", "count", "label", "head", "point", "space", "name", "kind", "pair", "paths", "port"), ()
+        ("k", "count", "label", "head", "expert", "point", "space", "name", "kind", "pair", "paths", "port"),
+        (),
     ),
     **dict.fromkeys(("query", "condition", "target", "trace", "graph", "how", "head", "tree"), ()),
 }
@@ -86,6 +87,7 @@ GIVEN = {
     "vector": [0.0] * MODEL.config.d_vocab,
     "k": 2,
     "head": "L1H0",
+    "expert": "L0E0",
 }
 
 

@@ -123,14 +123,14 @@ class Table:
                 raise AnswerError(f"{wanted!r} is not a column of table {self.name!r}; columns are {names}")
 
     def printed(self) -> Table:
-        """Return the table without its hidden columns; where all of a column would round to zeros, in significant digits.
+        """Return the table without its hidden columns; where all of a unit would round to zeros, in significant digits.
 
         >>> from pathexp.answer import columns
         >>> Table((columns.number("x"),), [(2e-9,), (0.0,)]).printed().columns[0].digits
         -4
         """
         shown = self._visible()
-        fitted = tuple(_fitted(column, at, shown) for at, column in enumerate(shown.columns))
+        fitted = tuple(_fitted(column, shown) for column in shown.columns)
         return shown if fitted == shown.columns else replace(shown, columns=fitted)
 
     def _visible(self) -> Table:
@@ -161,11 +161,17 @@ class Table:
         return [row[names.index(name)] for row in self.rows]
 
 
-def _fitted(column: Column, at: int, table: Table) -> Column:
-    """The column; with significant digits instead of decimals where these would show of all its numbers one digit at most."""
-    if column.kind != "number" or column.digits <= 0:
+def _fitted(column: Column, table: Table) -> Column:
+    """The column; with significant digits where decimals would show one digit at most of all numbers of its unit.
+
+    Columns of fewer than three decimals are meant to be coarse, and beside large numbers small ones are noise.
+    """
+    if column.kind != "number" or column.digits < 3:
         return column
-    values = [row[at] for rows in (table.rows, table.rest) for row in rows]
+    alike = [
+        at for at, other in enumerate(table.columns) if (other.kind, other.unit) == ("number", column.unit)
+    ]
+    values = [row[at] for rows in (table.rows, table.rest) for row in rows for at in alike]
     sizes = [abs(value) for value in values if isinstance(value, float) and value and isfinite(value)]
     small = bool(sizes) and max(sizes) < 10.0 ** (1 - column.digits)
     return replace(column, digits=-column.digits) if small else column

@@ -165,8 +165,8 @@ class Dynamic:
     the slowest pair turns as if the text were that much shorter, the fastest as ever. "Dynamic NTK-aware scaling",
     Peng et al. 2023, "YaRN", section 3.3.
 
-    >>> Dynamic(factor=2.0, original_n_ctx=8).scaled(np.array([1.0, 0.01]), base=1e4, n=16).tolist()
-    [1.0, 0.0033333333333333335]
+    >>> Dynamic(factor=2.0, original_n_ctx=8).scaled(np.array([1.0, 0.01]), base=1e4, n=16).round(6).tolist()
+    [1.0, 0.003333]
     """
 
     factor: float

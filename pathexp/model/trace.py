@@ -254,22 +254,17 @@ class Trace:
 
         Its paths are those of ``px.expand(trace, at="L3.router")``. Raises TargetError for an expert or a position that is not there.
         """
+        place, experts = self._position(position), self.config.experts
         label = find_label(expert) if isinstance(expert, str) else None
-        experts = self.config.experts
-        if (
-            label is None
-            or label.kind != "E"
-            or label.name
-            or label.port
-            or experts is None
-            or (label.index or 0) >= experts.count
-        ):
+        chosen = label is not None and label.kind == "E" and not (label.name or label.port)
+        if experts is None or label is None or not chosen or (label.index or 0) >= experts.count:
+            there = f"{experts.count} experts a layer" if experts else "no experts"
             raise TargetError(
-                f"no expert {expert!r:.40} whose score a router makes; experts are written L0E3"
+                f"no expert {expert!r:.40} whose score a router makes: this model has {there}; they are written L0E3"
             )
         one = np.zeros(experts.count)
         one[label.index or 0] = 1.0
-        found = self.direction(one, position, at=f"L{label.layer}.router")
+        found = self.direction(one, place, at=f"L{label.layer}.router")
         return replace(found, label=f"router score of {expert}")
 
     def _of_logits(self, read: Array, place: int, label: str) -> Target:

@@ -175,7 +175,7 @@ def test_data_frames() -> None:
 
 
 def test_numbers_too_small_for_decimals_are_shown_in_significant_digits():
-    head = (columns.text("name"), columns.number("tiny"), columns.number("mixed"))
+    head = (columns.text("name"), columns.number("tiny", unit="nats"), columns.number("mixed", unit="logits"))
     table = Table(head, [("a", 2.5e-9, 2.5e-9), ("b", -1.25e-11, 3.0), ("c", 0.0, 0.0)])
     shown = table.printed()
     assert [[cell(v, c) for v, c in zip(row, shown.columns, strict=True)] for row in shown.rows] == [
@@ -183,3 +183,9 @@ def test_numbers_too_small_for_decimals_are_shown_in_significant_digits():
         ["b", "-1.25e-11", "+3.0000"],
         ["c", "0", "0.0000"],
     ]
+
+
+def test_noise_beside_large_numbers_of_its_unit_stays_zero():
+    head = (columns.number("moves", unit="logits"), columns.number("constants", unit="logits"))
+    shown = Table(head, [(15.4, 1.5e-16), (-3.0, 0.0)]).printed()
+    assert [cell(row[1], shown.columns[1]) for row in shown.rows] == ["0.0000", "0.0000"]

@@ -116,7 +116,7 @@ def test_neurons_are_components(capsys):
     assert each.terms.value(trace.logit(4)) == pytest.approx(whole.terms.value(trace.logit(4)))
     assert any("L1N2" in str(term.path) for term in each.terms)
     plain = px.load("attn-2l").run("To be")
-    with pytest.raises(px.PathexpError, match="no MLPs, so no neurons"):
+    with pytest.raises(px.PathexpError, match="no MLPs, so there are no neurons"):
         summary(plain, plain.logit(3), mlp="neurons")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...model import Trace
 from ..nodes import Source, Values
-from ..operators import Array, Operator
+from ..operators import Array, Operator, chain
 from .ends import Ends
 from .layout import Layout
 from .points import depth_behind, places
@@ -66,6 +66,8 @@ class Edits:
                 return Entry(depth=0)
             case "final_in":
                 return Entry(depth=last)
+            case "transform_in":
+                return Entry(into={sink: chain(self.ends.past_norm(), self.ends.transform())})
             case "transform_out":
                 return Entry(into={sink: self.ends.past_norm()})
         return Entry(into={sink: self.ends.past_table()})

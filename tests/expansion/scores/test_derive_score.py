@@ -31,7 +31,10 @@ def test_symbols_of_every_architecture(capsys, tmp_path, name):
     assert data == json.loads(px.derive_score(head, model=model, max_terms=9999).to_json())
     rows = data["tables"]["terms"]["rows"]
     assert data["count"] == data["listed"] == len(rows) > 0 and data["complete"]
-    assert any("R_1" in row["formula"] for row in rows) == (model.config.positions == "rotary")
+    turned = (
+        model.config.positions == "rotary" and model.config.rotary_of(model.config.n_layers - 1) is not None
+    )
+    assert any("R_1" in row["formula"] for row in rows) == turned
     assert (data["position_bias"] is not None) == (model.config.positions == "alibi")
 
 
