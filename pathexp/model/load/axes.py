@@ -26,7 +26,7 @@ _D, _H, _G, _M = ("d_model",), ("head", "d_head"), ("kv_head", "d_head"), ("d_ml
 _EXPERT, _SHARED = ("d_expert",), ("d_shared",)
 _OURS: Mapping[str, tuple[str, ...]] = {
     "W_E": (*_D, "vocab"), "W_pos": (*_D, "ctx"), "W_U": ("out", *_D), "b_U": ("out",),
-    "W_transform": ("d_target", *_D), "b_transform": _D,
+    "W_transform": ("d_target", *_D), "b_transform": _D, "sinks": ("layer", "head"),
     "W_Q": ("layer", *_H, *_D), "W_K": ("layer", *_G, *_D), "W_V": ("layer", *_G, *_D),
     "W_O": ("layer", "head", *_D, "d_head"), "b_Q": ("layer", *_H), "b_K": ("layer", *_G), "b_V": ("layer", *_G),
     "b_O": ("layer", *_D), "W_in": ("layer", *_M, *_D), "W_gate": ("layer", *_M, *_D), "W_out": ("layer", *_D, *_M),

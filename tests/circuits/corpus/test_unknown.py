@@ -18,7 +18,7 @@ def windows(**options):
 
 
 def test_the_default_names_place_and_character():
-    with pytest.raises(TokenError, match=r"'#' \(U\+0023\) at position 14.*known\(text\)"):
+    with pytest.raises(TokenError, match=r"'#' \(U\+0023\) at position 14.*unknown='skip'"):
         windows()
 
 

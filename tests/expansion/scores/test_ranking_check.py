@@ -17,7 +17,7 @@ def scored(name, k=4, **kinds):
     last = model.config.n_layers - 1
     if last < 0:
         pytest.skip("no heads")
-    terms = px.score(model.run(tokens), f"L{last}H0", query=-1, key=1)
+    terms = px.score(model.run(tokens), f"L{last}H0", query=-1, key=len(tokens) - 2)
     return (terms.where(**kinds) if kinds else terms).top(k)
 
 

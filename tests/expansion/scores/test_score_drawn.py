@@ -27,7 +27,8 @@ def test_every_switch(model, seed, length, source):
     assert np.isnan(terms.row()[~seen]).all()
     np.testing.assert_allclose(sum(terms.by_kind().values()), terms.value(), atol=1e-9)
     np.testing.assert_allclose(sum(e.advantage for e in terms.effects()), terms.advantage(), atol=1e-9)
-    np.testing.assert_allclose(terms.pattern_without()[seen].sum(), 1.0)
+    total = terms.pattern_without()[seen].sum()
+    assert 0.0 < total < 1.0 if model.config.sinks else abs(total - 1.0) < 1e-7
     ranking = terms.top(2)
     np.testing.assert_allclose(ranking.value + ranking.remainder, terms.value(), atol=1e-9)
     if terms.count() <= 300:
