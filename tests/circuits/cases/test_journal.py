@@ -219,6 +219,7 @@ STEPS = {
 PAIRED = CASES[:2] + [replace(case, name="again", answer=MODEL.encode(" and")[0]) for case in CASES[:2]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_over_cases_are_kept(tmp_path, name, runs):
     ask, file = STEPS[name], tmp_path / "kept.jsonl"
@@ -231,6 +232,7 @@ def test_steps_over_cases_are_kept(tmp_path, name, runs):
     assert len(runs) <= alone - len(PAIRED) and file.read_bytes() == written
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 def test_steps_that_were_cut_off_go_on(tmp_path, name, share):
