@@ -1,6 +1,6 @@
 """Texts of GGUF files: how each kind of vocabulary cuts them, what is put around them, and what is refused.
 
-The expected cuts were compared with llama.cpp itself, as tests/interop/test_gguf_texts.py does.
+The expected cuts were compared with llama.cpp itself, as tests/interop/test_gguf_texts_llama_cpp.py does.
 """
 
 from __future__ import annotations
