@@ -50,4 +50,4 @@ def test_a_clock_in_an_assertion_is_found():
     assert clocks_in_assertions(
         "import time\nbegan = time.time()\nassert work()\nassert time.time() - began < 5"
     ) == [4]
-    assert clocks_in_assertions("took = perf_counter() - began\nassert took < 5") == [2]
+    assert clocks_in_assertions("reading = perf_counter()\nassert reading") == [2]

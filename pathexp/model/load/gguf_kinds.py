@@ -239,6 +239,15 @@ def _bert(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
     }
 
 
+_GPT2 = Kind(
+    norm="layernorm",
+    pairing=None,
+    positions="learned",
+    activation="gelu_tanh",
+    gated=False,
+    biased=("attn_qkv", "attn_output", *_MLP),
+)
+
 KINDS: Mapping[str, Kind] = {
     "llama": Kind(_llama, pairing="adjacent", turns=True, sparse=True),
     "qwen2": Kind(biased=_QKV),
@@ -292,22 +301,8 @@ KINDS: Mapping[str, Kind] = {
         gated=False,
         biased=("attn_qkv", "attn_output", *_MLP),
     ),
-    "gpt2": Kind(
-        norm="layernorm",
-        pairing=None,
-        positions="learned",
-        activation="gelu_tanh",
-        gated=False,
-        biased=("attn_qkv", "attn_output", *_MLP),
-    ),
-    "starcoder": Kind(
-        norm="layernorm",
-        pairing=None,
-        positions="learned",
-        activation="gelu_tanh",
-        gated=False,
-        biased=("attn_qkv", "attn_output", *_MLP),
-    ),
+    "gpt2": _GPT2,
+    "starcoder": _GPT2,
     "bloom": Kind(
         _bloom,
         norm="layernorm",

@@ -16,6 +16,7 @@ import pathexp as px
 from pathexp.errors import LoadError, LoadWarning
 from pathexp.model import Model, Rotary, random_model
 from pathexp.model.load.gguf_keys import shortest
+from tests.model.load.gguf_writing import add
 
 gguf = pytest.importorskip("gguf")
 
@@ -93,11 +94,6 @@ def written(
     writer.write_tensors_to_file()
     writer.close()
     return path
-
-
-def add(writer: Any, name: str, value: Any) -> None:
-    adds = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
-    adds.get(type(value), writer.add_array)(name, value)
 
 
 @pytest.fixture(autouse=True)
