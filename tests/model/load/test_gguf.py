@@ -16,9 +16,12 @@ import pathexp as px
 from pathexp.errors import LoadError, LoadWarning
 from pathexp.model import Model, Rotary, random_model
 from pathexp.model.load.gguf_keys import shortest
-from tests.model.load.gguf_writing import add
 
-gguf = pytest.importorskip("gguf")
+pytest.importorskip("gguf")
+
+import gguf
+
+from tests.model.load.gguf_writing import add
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 PARTS = {"W_Q": "attn_q", "W_K": "attn_k", "W_V": "attn_v", "W_O": "attn_output", "W_in": "ffn_up", "W_gate": "ffn_gate",
