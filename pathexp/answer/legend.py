@@ -27,16 +27,17 @@ SYMBOLS: dict[str, str] = {
     "R": "rotation by a distance (rotary positions)",
     "Id": "identity",
     "M": "constant multiplier",
-    "Λ": "logarithmic mean of two patterns",
+    "Λ": "logarithmic mean of two patterns, or of router weights",
     "κ": "secant slope of a nonlinearity between two runs",
     "Ā": "mean of two attention patterns",
     "S̄": "mean scale of a norm in two runs",
     "σ": "how a norm's scale differs between two runs: rank one at each position",
     "s": "scores of a head by its queries or keys, the other side at its mean of two runs",
+    "R̄": "mean router weights of an expert in two runs",
     "ḡ": "mean gates of an MLP in two runs",
 }
 
-_WORD = re.compile(r"Λ|κ|Ā|S̄|σ|ḡ|\bs(?=_L)|W_(?:OV|QK|pos|in|out|[A-Z])|[A-Z][a-z]?(?=_|\b)")
+_WORD = re.compile(r"Λ|κ|Ā|S̄|R̄|σ|ḡ|\bs(?=_L)|W_(?:OV|QK|pos|in|out|[A-Z])|[A-Z][a-z]?(?=_|\b)")
 
 
 def legend(document: Document) -> dict[str, str]:

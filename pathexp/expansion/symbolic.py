@@ -257,12 +257,13 @@ def _one_hot(indices: Indices, size: Dim) -> Array:
 
 _PLACED = re.compile(
     r"^(?P<head>[^\W\d_]\W?[^\W\d_]*(?:_[A-Za-z]+)*?)_L(?P<layer>\d+)(?:H(?P<index>\d+)|_?(?P<rest>[A-Za-z]\w*?))?"
-    r"(?:_(?P<port>[KQ]))?$"
+    r"(?:_(?P<port>[KQR]))?$"
 )
 _LETTERS = {"ones": r"\mathbf{1}", "C": "C", "Δt": r"\Delta t"}
 _SYMBOLS = {
     "Ā": r"\bar{A}",
     "S̄": r"\bar{S}",
+    "R̄": r"\bar{R}",
     "ḡ": r"\bar{g}",
     "Λ": r"\Lambda",
     "κ": r"\kappa",

@@ -93,8 +93,8 @@ def _unknown(name: str, alphabet: Alphabet) -> tuple[str, str]:
 
 
 NO_PORTS = (
-    "Patterns and gates are frozen here: write L0H2 for what the head moves. Edges through values, keys and queries "
-    "are in the difference of two runs, px.contrast(run, other)."
+    "Patterns and gates are frozen here: write L0H2 for what the head moves. Edges through values, keys, queries and "
+    "routers are in the difference of two runs, px.contrast(run, other)."
 )
 WHOLE_MLPS = (
     "Write L0M or M for a whole MLP, or make the contrast with px.contrast(run, other, mlp_ports=True)."

@@ -21,13 +21,14 @@ ANY = "."
 """The atom that stands for any component."""
 
 MLP_PORTS = ("value", "gate")
-PORTS = ("V", "K", "Q", *MLP_PORTS)
-"""Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`."""
+EXPERT_PORTS = ("mlp", "router")
+PORTS = ("V", "K", "Q", *MLP_PORTS, *EXPERT_PORTS)
+"""Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`, `L3E5.router`."""
 
 POINTS = ("mid", "out", "attn_out", "mlp_out", "score", "router")
 """Points that may follow a layer or a head, as in `L5.out` and `L1H0.score`: a place where paths end or begin."""
 
-SUFFIXES = (*PORTS, *POINTS)
+SUFFIXES = tuple(dict.fromkeys((*PORTS, *POINTS)))
 """What may follow a label and a dot; the whole is one label."""
 
 Sign = Literal["*", "+", "?"]

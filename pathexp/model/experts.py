@@ -95,11 +95,14 @@ def parts(
 
 def shared_weight(read: Array, layer: int, experts: Experts, w: Weights) -> Array:
     """The weight of the expert that all positions share, (n)."""
-    if not experts.shared_gate:
-        return np.ones(len(read))
+    return silu_gate(shared_score(read, layer, w)) if experts.shared_gate else np.ones(len(read))
+
+
+def shared_score(read: Array, layer: int, w: Weights) -> Array:
+    """The score whose sigmoid weighs the expert that all positions share, (n)."""
     assert w.W_shared_gate is not None, "weights fit their configuration"
     bias = 0.0 if w.b_shared_gate is None else w.b_shared_gate[layer]
-    return silu_gate(read @ w.W_shared_gate[layer] + bias)
+    return np.asarray(read @ w.W_shared_gate[layer] + bias)
 
 
 def routed(read: Array, layer: int, config: Config, w: Weights) -> tuple[Array, Array]:
@@ -167,7 +170,12 @@ def gated(pre: Array, gate_pre: Array, config: Config) -> tuple[Array, Array]:
 
 def written(expert: Expert, layer: int, index: int | None, w: Weights) -> Array:
     """What an expert adds at the positions that use it, (r, d)."""
-    return np.asarray(expert.weights[:, None] * _neurons("out", expert.hidden, layer, index, w))
+    return np.asarray(expert.weights[:, None] * unweighted(expert, layer, index, w))
+
+
+def unweighted(expert: Expert, layer: int, index: int | None, w: Weights) -> Array:
+    """What an expert makes of the positions that use it, before the router weighs it, (r, d)."""
+    return _neurons("out", expert.hidden, layer, index, w)
 
 
 def _neurons(side: str, rows: Array, layer: int, index: int | None, w: Weights) -> Array:

@@ -19,8 +19,15 @@ def disturbed(model: px.Model, seed: int, amount: float = 0.3) -> px.Model:
     noisy = {}
     for name, array in model.weights.arrays().items():
         size = amount * float(np.sqrt(np.mean(array**2))) if array.size else 0.0
-        noisy[name] = array + size * rng.standard_normal(array.shape) + 0.01
+        noisy[name] = array + (size * rng.standard_normal(array.shape) + 0.01) * used(model, array)
     return replace(model, config=replace(model.config, tied=False), weights=replace(model.weights, **noisy))
+
+
+def used(model: px.Model, array: np.ndarray) -> np.ndarray | float:
+    """Where an array says something: where some layers alone have experts, those of the others are zero."""
+    if model.config.experts is None:
+        return 1.0
+    return array.any(axis=tuple(range(1, array.ndim)), keepdims=True)
 
 
 def texts(model: px.Model, seed: int, length: int = 6, changed: int = 1) -> list[np.ndarray]:

@@ -156,13 +156,9 @@ def test_the_ledger_and_refusals_name_experts():
     assert "outputs of experts" in "\n".join(px.freeze(trace, mlp="source").frozen)
     with pytest.raises(FreezeError, match="neurons of layer 0: it has experts"):
         px.freeze(trace, neurons={0: [1]})
-    with pytest.raises(FreezeError, match="contrast of mixtures of experts"):
-        px.contrast(trace, trace.model.run([2, 1]))
 
 
 REFUSED = {
-    "contrast": "contrast of mixtures of experts",
-    "contrast-shares": "contrast of mixtures of experts",
     "skip-trigrams": "rotary",
     "skip-trigram-effects": "rotary",
     "virtual-heads": "MLPs between heads",

@@ -61,9 +61,11 @@ class ContrastSummary(PathSummary):
     def headline(self) -> str:
         """Return what the target differs by, and through how many paths."""
         change = self.graph.difference(self.target)
+        routed = any(component.port == "router" for component in self.graph.components())
+        through = "values, keys, queries and routers" if routed else "values, keys and queries"
         return (
             f"{self.target.label} at position {self.target.position} differs by {change.value:+.4f}: "
-            f"the sum of {counted(self.terms.count(), 'path')} through values, keys and queries"
+            f"the sum of {counted(self.terms.count(), 'path')} through {through}"
         )
 
     def parts(self) -> Iterator[Part]:

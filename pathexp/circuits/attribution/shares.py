@@ -24,14 +24,21 @@ PORTS = {
 }
 """Every path runs through values (and MLPs) alone, or also through keys, through queries, or through both."""
 
+ROUTED = {
+    **{name: f"{query} & ~(S .* router .* U)" for name, query in PORTS.items()},
+    "routers": "S .* router .* U & ~(S .* (K | Q) .* U)",
+    "routers and keys or queries": "S .* router .* U & S .* (K | Q) .* U",
+}
+"""The same where there are experts: paths through a router are told apart."""
+
 
 def by_port(graph: Contrast, target: Target, k: int) -> Rows:
-    """What all paths add that pass no key or query, some key, some query, or both. A backward pass for each."""
-    terms = expand(graph)
-    if not graph.blocks or not any(component.port == "K" for component in graph.components()):
+    """What all paths add that pass no key or query, some key, some query, or both, or a router. A backward pass for each."""
+    terms, ports = expand(graph), {component.port for component in graph.components()}
+    if not {"K", "router"} & ports:
         yield "values alone", terms.value(target)
         return
-    for name, query in PORTS.items():
+    for name, query in (ROUTED if "router" in ports else PORTS).items():
         yield name, terms.where(query.replace("U", graph.sink.label)).value(target)
 
 
@@ -81,7 +88,7 @@ def by_path(graph: Contrast, target: Target, k: int) -> Rows:
 
 
 def by_token(graph: Contrast, target: Target, k: int) -> Rows:
-    """What each position whose tokens differ adds by all paths, then weights, masks and edits. One backward pass."""
+    """What each position whose tokens differ adds by all paths, then weights, masks, choices of experts and edits. One backward pass."""
     fields = pulled(graph, target)
     tokens = [source for source in graph.sources if source.kind not in OTHER_SOURCES]
     entered = sum((source.value() for source in tokens), np.zeros(fields[0].shape))
@@ -101,7 +108,7 @@ def by_source(graph: Contrast, target: Target, k: int) -> Rows:
         yield source.label, _added(graph, target, fields, source)
 
 
-OTHER_SOURCES = {"weight": "weights", "mask": "masks", "edit": "edits"}
+OTHER_SOURCES = {"weight": "weights", "mask": "masks", "choice": "choices of experts", "edit": "edits"}
 """What sets out beside tokens, by the kind of source: rows of their own."""
 
 
@@ -139,7 +146,7 @@ def _writers(graph: Contrast, target: Target) -> Rows:
 
 
 def by_weight(unit: str, graph: Contrast, target: Target, k: int) -> Rows:
-    """What sources add by all their paths: weights by kind, layer, head or module; tokens, masks and edits whole."""
+    """What sources add by all their paths: weights by kind, layer, head or module; tokens, masks, choices and edits whole."""
     sums: dict[str, float] = {}
     for label, value in by_source(graph, target, k):
         node = graph.by_label[label]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_LABEL = re.compile(r"d(?P<kind>\w+?)(?:_L(?P<layer>\d+)(?P<head>[HG]\d+)?)?")
+_LABEL = re.compile(r"d(?P<kind>\w+?)(?:_L(?P<layer>\d+)(?P<head>[HGE]\d+|S)?)?")
 
 
 @dataclass(frozen=True)

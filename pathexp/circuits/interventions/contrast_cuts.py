@@ -77,7 +77,7 @@ def live_cut(graph: Contrast, paths: Query) -> Cut:
         if len(found) > 1 or not found <= {"VKQ", *_SIDES}:
             raise PathexpError(
                 f"{text!r} reads {head} by {', '.join(sorted(found))}; live, a head is cut by one of its inputs V, K, Q "
-                "or by all, and an MLP whole"
+                "or by all, an MLP or an expert whole"
             )
     ports = {head: _SIDES[port] for head, (port,) in sides.items() if port in _SIDES}
     return Cut(

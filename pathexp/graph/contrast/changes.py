@@ -17,6 +17,7 @@ from ..nodes import Source, Values
 from ..operators import Array, Operator, chain
 from .attention import Attention
 from .ends import Ends
+from .experts import OneExpert
 from .layout import Layout
 from .mlps import Mlp
 from .norms import mean_of_products
@@ -135,7 +136,7 @@ class Changes:
         runs, attention = self.runs, self.layout.attention_of(layer)
         into = dict(attention.after_read())
         if runs.config.parallel == "shared":
-            into |= self.layout.mlp_of(layer).after_read(self.layout.ports)
+            into |= self.layout.behind_attention(layer).after_read(self.layout.ports)
         yield from self.norm("attn", layer, into)
         if runs.config.positions == "qk":
             scored = {
@@ -191,11 +192,16 @@ class Changes:
     # MLPs ----------------------------------------------------------------------------------------------
 
     def mlp(self, layer: int) -> Found:
-        runs, config = self.runs, self.runs.config
-        if not config.d_mlp:
+        if not self.runs.config.has_mlps:
             return
+        yield from self.norm("mlp", layer, self.layout.behind_attention(layer).after_read(self.layout.ports))
+        yield from self.experts(layer) if self.runs.config.is_sparse(layer) else self.neurons(layer)
+        yield from self.norm_behind("mlp", layer)
+
+    def neurons(self, layer: int) -> Found:
+        """Maps and biases of an MLP."""
+        runs, config = self.runs, self.runs.config
         mlp: Mlp = self.layout.mlp_of(layer)
-        yield from self.norm("mlp", layer, mlp.after_read(self.layout.ports))
         read = runs.residual(f"L{layer}.mlp_in")
         for weight, bias in (("W_in", "b_in"), ("W_gate", "b_gate"))[: 1 + config.gated]:
             into = mlp.after_map(weight, self.layout.ports)
@@ -206,4 +212,39 @@ class Changes:
         yield from self.written(f"dW_out_L{layer}", values, mlp.writes, depth, layer)
         bias_out = self.rows(runs.change("b_out", layer))
         yield from self.written(f"db_out_L{layer}", bias_out, mlp.writes, depth, layer)
-        yield from self.norm_behind("mlp", layer)
+
+    # Experts -------------------------------------------------------------------------------------------
+
+    def experts(self, layer: int) -> Found:
+        """The router, and maps and biases of each expert."""
+        experts = self.layout.experts_of(layer)
+        read = self.runs.residual(f"L{layer}.mlp_in")
+        scored = experts.from_scores()
+        yield from self.read(f"dW_router_L{layer}", self.mapped("W_router", read, layer), scored, layer)
+        yield from self.read(
+            f"db_router_L{layer}", self.rows(self.runs.change("b_router", layer)), scored, layer
+        )
+        for part in experts.parts:
+            yield from self.expert(experts[part], read, layer)
+
+    def expert(self, expert: OneExpert, read: Array, layer: int) -> Found:
+        """Maps and biases of one expert, where both runs use it."""
+        label, arrays, place = expert.part.label, expert.part.arrays, expert.part.place
+        if expert.index is None and expert.routed:
+            into = expert.from_scores()
+            score = read @ self.runs.change("W_shared_gate", layer)[:, None]
+            yield from self.read(f"dW_shared_gate_L{layer}", score, into, layer)
+            bias = self.rows(np.atleast_1d(self.runs.change("b_shared_gate", layer)))
+            yield from self.read(f"db_shared_gate_L{layer}", bias, into, layer)
+        for side in ("in", "gate")[: 1 + self.runs.config.gated]:
+            into = expert.after_map(side, self.layout.ports)
+            values = self.mapped(f"W_{side}_{arrays}", read, *place)
+            yield from self.read(f"dW_{side}_{label}", values, into, layer)
+            bias = self.rows(self.runs.change(f"b_{side}_{arrays}", *place))
+            yield from self.read(f"db_{side}_{label}", bias, into, layer)
+        depth = depth_behind(self.runs.config, layer, "mlp")
+        hidden = expert.spread(midpoint(*expert.at_both(lambda one: one.hidden)))
+        values = self.mapped(f"W_out_{arrays}", hidden, *place) * expert.mean_weight[:, None]
+        yield from self.written(f"dW_out_{label}", values, expert.writes, depth, layer)
+        weighed = expert.mean_weight[:, None] * self.runs.change(f"b_out_{arrays}", *place)
+        yield from self.written(f"db_out_{label}", weighed, expert.writes, depth, layer)

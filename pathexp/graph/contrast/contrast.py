@@ -11,6 +11,7 @@ from ...model import Config, Trace
 from ...model.trace import check_trace
 from ..nodes import Sink, Source
 from .changes import Changes
+from .choices import Choices
 from .edits import Edits
 from .ends import Ends
 from .graph import Contrast
@@ -28,17 +29,19 @@ def contrast(run: Trace, other: Trace, *, mlp_ports: bool = False, split: str = 
     Every product and every function that is not linear is replaced by its secant between the two runs, so that
     nothing is left over: attention patterns by their means where values move (`L0H2.V`), by logarithmic means where
     other keys or queries change them (`L1H0.K`, `L1H0.Q`), norms by their mean scale and one direction in which it
-    changes, activations by their slopes (`L5M`). Biases, positions and masks are the same in both runs and drop out.
+    changes, activations by their slopes (`L5M`). Of experts that both runs chose, mean router weights where they move
+    what they read (`L3E5.mlp`), and what changes those weights (`L3E5.router`). Biases, positions and masks are the same in both runs and drop out.
     The first source is `E`, zero at tokens that agree. Of two models every weight that differs is a source as well,
     `dW_O_L0H2` or `dW_Q_L1H3`, which enters where it acts, and `W` stands for their mean. So is every edit of `rerun`,
-    `edit_mid_L1`, and what a head moves by keys that one run alone sees (two models with other windows), `dmask_L0H1`.
+    `edit_mid_L1`, what a head moves by keys that one run alone sees (two models with other windows), `dmask_L0H1`, and
+    what an expert adds where one run alone chose it, `dchoice_L3E5`.
     Runs may stand in either order: exchanged, every path changes its sign.
 
     Parameters
     ----------
     run, other: two runs of the same length, of one model or of two of one shape: fine-tuned and base, with and
         without an adapter, two checkpoints; or a run and its `rerun` with edits.
-    mlp_ports: whether MLPs are kept apart by port, `L5M.value` and `L5M.gate`.
+    mlp_ports: whether MLPs and experts are kept apart by port, `L5M.value` and `L5M.gate`.
     split: how the mixed part of products is divided, exact in each case: "midpoint", half to both factors; "here",
         patterns, scales, gates and queries as in `run`, values, streams and keys as in `other`; "there", the other way
         round. For two models midpoints only.
@@ -98,12 +101,6 @@ def check_shapes(run: Trace, other: Trace) -> None:
             f"a contrast takes two runs of one length, position by position; found {len(run)} and {len(other)} "
             "tokens. Make the texts equally long in tokens, such as by replacing a name with one of as many tokens."
         )
-    if run.config.experts is not None:
-        raise FreezeError(
-            "a contrast of mixtures of experts is not known here: where two runs choose other experts, the weights by "
-            "which routers multiply them jump, and no secant is made for that yet. Freeze either run by itself, or put "
-            "states of one into the other: px.intervene, px.causal_tracing"
-        )
     if apart := list(differing(run.config, other.config)):
         raise FreezeError(
             f"a contrast takes two runs of one shape; these models differ in {'; '.join(apart)}. "
@@ -114,7 +111,11 @@ def check_shapes(run: Trace, other: Trace) -> None:
 def sources(runs: Runs, layout: Layout, ends: Ends) -> Iterator[Source]:
     """Yield what tells the runs apart: their tokens, of two models their weights, masks, and edits."""
     changes = [] if runs.one_model else list(Changes(runs, layout, ends).sources())
-    changes += [*Masks(runs, layout).sources(), *Edits(runs, layout, ends).sources()]
+    changes += [
+        *Masks(runs, layout).sources(),
+        *Choices(runs, layout).sources(),
+        *Edits(runs, layout, ends).sources(),
+    ]
     if not changes or (runs.here.tokens != runs.there.tokens).any():
         yield from ends.embeddings()
     yield from changes
@@ -132,14 +133,27 @@ def differing(here: Config, there: Config) -> Iterator[str]:
             yield f"{field.name} ({ours} and {theirs})"
 
 
+def replaced_in_experts(config: Config) -> Iterator[str]:
+    """Say in words what stands for a layer of experts."""
+    if config.experts is None:
+        return
+    inside = "mean gates and mean values of gated neurons" if config.gated else "slopes of the neurons"
+    yield f"experts that both runs chose: mean router weights, {inside}"
+    if config.experts.scoring == "softmax":
+        yield "routers: logarithmic means of the weights; experts that one run alone chose are sources"
+    else:
+        yield "routers: slopes of the sigmoids; experts that one run alone chose are sources"
+
+
 def replaced(config: Config) -> Iterator[str]:
     """Say in words which functions their secants stand for."""
     if config.n_layers:
         yield "attention: mean patterns where values move, logarithmic means of patterns where keys or queries differ"
     if config.norm is not None:
         yield "norms: mean scale at each position, and its change along the mean stream"
-    if config.n_layers and config.d_mlp:
+    if any(map(config.has_dense, range(config.n_layers))):
         gated = "mean gates and mean values of gated neurons" if config.gated else "slopes of the neurons"
         yield f"MLPs: {gated} between the two runs"
+    yield from replaced_in_experts(config)
     if config.logit_cap is not None:
         yield f"the soft-cap of the logits at ±{config.logit_cap:g}: its slope between the two runs"

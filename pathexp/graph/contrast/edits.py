@@ -77,11 +77,15 @@ class Edits:
         config = self.runs.config
         branch, _, what = name.partition("_")
         if not what:
-            branch = "attn" if name == "mid" or not config.d_mlp else "mlp"
+            branch = "attn" if name == "mid" or not config.has_mlps else "mlp"
             return Entry(depth=depth_behind(config, layer, branch))
         if what == "in":
             mlp = branch == "mlp"
-            read = self.layout.mlp_of(layer).after_read(self.layout.ports) if mlp else self.heads(layer)
+            read = (
+                self.layout.behind_attention(layer).after_read(self.layout.ports)
+                if mlp
+                else self.heads(layer)
+            )
             return Entry(into=read)
         law = self.layout.law
         write = law.written(layer, branch) if what == "result" else law.skip(layer, branch)

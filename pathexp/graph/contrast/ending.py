@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...errors import GraphError
-from ...model.points import FINAL, LOGITS, canonical
+from ...model.points import FINAL, LOGITS, canonical, is_router, router_layer
 from ..nodes import Sink, Source
 from ..operators import Operator, Parallel, chain
 from .contrast import sources
 from .ends import Ends
+from .experts import Scores
 from .graph import Contrast
 from .layout import Layout
 from .masks import Masks
@@ -36,6 +37,8 @@ def contrast_to(graph: Contrast, at: str = "") -> Contrast:
         raise GraphError(
             f"paths to {at} are those of a whole contrast, px.contrast(run, other); here {state}"
         )
+    if is_router(point):
+        return before_router(graph, router_layer(graph.runs[0], point))
     if (head := _HEAD.fullmatch(point)) is not None:
         sides = ("Q", "K") if head[3] == "score" else (head[3],)
         return inside_head(graph, int(head[1]), int(head[2]), head[3], sides)
@@ -44,7 +47,7 @@ def contrast_to(graph: Contrast, at: str = "") -> Contrast:
     if point not in depths:
         raise GraphError(
             f"no point {at!r:.40} at which paths of a contrast end; choose from: {', '.join(depths)}, or L0H0.Q, L0H0.K "
-            "and L0H0.score for a head's queries, keys and scores"
+            "and L0H0.score for a head's queries, keys and scores, L0.router for a router's"
         )
     if point == FINAL_OUT:
         return before_tables(graph, at)
@@ -107,10 +110,29 @@ def inside_head(graph: Contrast, layer: int, head: int, what: str, sides: tuple[
         for source in sources(runs, layout, Ends(runs))
         if (entering := [source.into[f"{label}.{s}"] for s in sides if f"{label}.{s}" in source.into])
     ]
-    known = {source.label for source in own}
-    kept = [source for source in graph.sources if source.label not in known]
-    found = ended(graph, depth, Sink(at, operator), [*kept, *own], at)
+    found = ended(graph, depth, Sink(at, operator), beside(graph, own), at)
     return replace(found, d_out=runs.positions if score else config.d_head)
+
+
+def before_router(graph: Contrast, layer: int) -> Contrast:
+    """The paths to the scores of a layer's router."""
+    runs = Runs(*graph.runs, graph.share)
+    layout = Layout(runs, graph.mlp_ports, sparse=Scores)
+    at, read = next(iter(layout.experts_of(layer).after_read(graph.mlp_ports).items()))
+    sink = Sink(at, chain(read, layout.law.read(layer, "mlp")))
+    own = [
+        replace(source, depth=None, into={at: source.into[at]})
+        for source in sources(runs, layout, Ends(runs))
+        if at in source.into
+    ]
+    found = ended(graph, depth_behind(runs.config, layer, "mlp") - 1, sink, beside(graph, own), at)
+    return replace(found, d_out=runs.here.router_scores.shape[-1])
+
+
+def beside(graph: Contrast, own: list[Source]) -> list[Source]:
+    """The sources of a contrast, some in the place of those of the same label."""
+    known = {source.label for source in own}
+    return [*(source for source in graph.sources if source.label not in known), *own]
 
 
 def _refuse_masks(layout: Layout, layer: int, head: int) -> None:

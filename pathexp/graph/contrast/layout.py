@@ -10,6 +10,7 @@ from ..law import BlockLaw
 from ..named import multiplier
 from ..nodes import Block, Component
 from .attention import Attention
+from .experts import Experts
 from .mlps import Mlp
 from .norms import norm
 from .runs import Runs
@@ -17,11 +18,12 @@ from .runs import Runs
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Lays out the blocks; `ports` keeps value and gate of MLPs apart, `kind` is how attention is laid out."""
+    """Lays out the blocks; `ports` keeps value and gate of MLPs apart, `kind` is how attention is laid out, `sparse` how experts are."""
 
     runs: Runs
     ports: bool = False
     kind: type[Attention] = Attention
+    sparse: type[Experts] = Experts
 
     def blocks(self) -> Iterator[Block]:
         """One block a branch, or one a layer where attention and MLP are parallel."""
@@ -39,12 +41,16 @@ class Layout:
     def branches(self, layer: int) -> Iterator[Block]:
         """Attention, then the MLP if there is one; a norm of the sum stands on the skip edge as well."""
         yield Block(tuple(self.attention_of(layer).components()), self.law.skip(layer, "attn"))
-        if self.runs.config.d_mlp:
+        if self.runs.config.has_mlps:
             yield Block(tuple(self.mlp(layer)), self.law.skip(layer, "mlp"))
 
     def mlp(self, layer: int) -> Iterator[Component]:
-        """The MLP of a layer."""
-        yield from self.mlp_of(layer).components(self.ports)
+        """The MLP of a layer, or its experts."""
+        yield from self.behind_attention(layer).components(self.ports)
+
+    def behind_attention(self, layer: int) -> Mlp | Experts:
+        """What stands behind the attention of a layer."""
+        return self.experts_of(layer) if self.runs.config.is_sparse(layer) else self.mlp_of(layer)
 
     def attention_of(self, layer: int) -> Attention:
         """The attention of a layer."""
@@ -56,6 +62,17 @@ class Layout:
     def mlp_of(self, layer: int) -> Mlp:
         """The MLP of a layer, behind the norm of attention where they share one."""
         return Mlp(self.runs, layer, self.law.read(layer, "mlp"), self.law.written(layer, "mlp"))
+
+    def experts_of(self, layer: int) -> Experts:
+        """The experts of a layer, where it has some."""
+        if layer not in self._experts:
+            reads, writes = self.law.read(layer, "mlp"), self.law.written(layer, "mlp")
+            self._experts[layer] = self.sparse(self.runs, layer, reads, writes)
+        return self._experts[layer]
+
+    @cached_property
+    def _experts(self) -> dict[int, Experts]:
+        return {}
 
     @cached_property
     def _attention(self) -> dict[int, Attention]:

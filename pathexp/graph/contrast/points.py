@@ -39,7 +39,7 @@ def places(config: Config) -> Iterator[Place]:
         if config.parallel:
             yield Place(layer, ("attn", "mlp"), before, out)
             continue
-        middle = f"L{layer}.mid" if config.d_mlp else out
+        middle = f"L{layer}.mid" if config.has_mlps else out
         yield Place(layer, ("attn",), before, middle)
-        if config.d_mlp:
+        if config.has_mlps:
             yield Place(layer, ("mlp",), middle, out)

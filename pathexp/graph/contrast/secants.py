@@ -101,6 +101,24 @@ def mean_gate(activation: str, a: Array, b: Array) -> Array:
     return (gate(a) + gate(b)) / 2
 
 
+def clip_slope(limit: float, a: Array, b: Array) -> Array:
+    """Return the slope between two points of what is clipped to ± limit.
+
+    >>> clip_slope(1.0, np.array([0.5, 3.0, 2.0]), np.array([-0.5, 1.0, 4.0])).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    return _relu_slope(a + limit, b + limit) - _relu_slope(a - limit, b - limit)
+
+
+def ceiling_slope(limit: float, a: Array, b: Array) -> Array:
+    """Return the slope between two points of what is capped at a limit from above.
+
+    >>> ceiling_slope(1.0, np.array([0.5, 3.0]), np.array([-7.0, 0.0])).round(4).tolist()
+    [1.0, 0.3333]
+    """
+    return _relu_slope(limit - a, limit - b)
+
+
 def activation_slope(activation: str, a: Array, b: Array) -> Array:
     """Return Δact/Δz between two points, for the activations of `pathexp.model.activations`.
 

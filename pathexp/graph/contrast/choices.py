@@ -1,0 +1,51 @@
+"""Experts that one run alone chose: a source each, what they make there, and the room that they take.
+
+No secant of a choice is finite where it jumps. Where one run alone uses an expert, what it adds is a source whole, `dchoice_L3E5`.
+Where both use it and weights are normalized over the chosen, the part of its weight that it loses to what one run alone
+chose is one as well, at the mean of what it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..nodes import Source, Values
+from ..operators import Array
+from .experts import OneExpert
+from .layout import Layout
+from .points import depth_behind
+from .runs import Runs
+
+CHOICE = "choice"
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The sources that come from routers that chose otherwise."""
+
+    runs: Runs
+    layout: Layout
+
+    def sources(self) -> Iterator[Source]:
+        """One source for each expert that one run alone chose somewhere, or that others took room from."""
+        config = self.runs.config
+        for layer in filter(config.is_sparse, range(config.n_layers)):
+            experts = self.layout.experts_of(layer)
+            for part in experts.parts:
+                values = self.left(experts[part])
+                if values.any():
+                    yield self.source(experts[part], values, layer)
+
+    def left(self, expert: OneExpert) -> Array:
+        """What no path through the expert holds of its difference, (n, d)."""
+        here, there = self.runs.both(expert.added_alone)
+        lost = 0.0 if expert.index is None else expert.routing.left_over[:, expert.index, None]
+        return here - there + lost * expert.made
+
+    def source(self, expert: OneExpert, values: Array, layer: int) -> Source:
+        """That as a source."""
+        label = f"dchoice_{expert.part.label}"
+        start = Values(f"x_{label}", values.shape[-1], values)
+        depth = depth_behind(self.runs.config, layer, "mlp")
+        return Source(label, CHOICE, start, expert.writes, depth=depth, layer=layer)
