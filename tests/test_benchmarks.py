@@ -18,6 +18,7 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if pat
 
 SHOWN = {
     "adversarial_searches": "0 false claims",
+    "commands": "imports",
     "composition": "peak",
     "contrast_against_patching": "gradient at b",
     "flow": "largest imbalance",

@@ -212,6 +212,10 @@ class Run:
         return y
 
     def unembed(self, stream: Array) -> Array:
+        return times(self.config.logit_multiplier, by_rows(self.final(stream), self.w.W_U, self.w.b_U))
+
+    def final(self, stream: Array) -> Array:
+        """What the unembedding reads."""
         stream = self.keep("final_in", stream)
         if self.config.transform_norm:
             stream = self.norm(stream, "before_transform")
@@ -220,8 +224,7 @@ class Run:
             stream = self.keep("transform_out", self.transform(stream))
         if self.config.final_norm:
             stream = self.norm(stream, "final")
-        stream = self.keep("final_out", stream)
-        return times(self.config.logit_multiplier, by_rows(stream, self.w.W_U, self.w.b_U))
+        return self.keep("final_out", stream)
 
     def transform(self, stream: Array) -> Array:
         """The dense layer with an activation that stands before the final norm and the unembedding."""

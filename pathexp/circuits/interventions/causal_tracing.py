@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from ...algebra import for_each
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns, visible
 from ...arguments import SEED, expect, finite, one_of, sequence_of, whole
 from ...errors import PathexpError
@@ -16,12 +17,15 @@ from ...expansion.header import counted, run_facts
 from ...expansion.tolerance import target_tolerance
 from ...graph import Array, freeze
 from ...model import Target, Trace
+from ...model.continued import ContinuedRuns, GivenBranches, values_of
 from ...model.forward import rerun
 from ...model.trace import check_trace
 
 SITES = ("stream", "attention", "mlp")
 _POINT = {"stream": "L{}.out", "attention": "L{}.attn_out", "mlp": "L{}.mlp_out"}
-Edit = Callable[[Array], Array]
+_BRANCH = {"attention": "attn", "mlp": "mlp"}
+ROWS = 8192
+"""How many rows of streams are continued at a time, at the least those of one run and position."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,8 +115,9 @@ def causal_tracing(
 ) -> CausalTracing:
     """Restore every clean state, one at a time, in runs whose embedding is corrupted by noise.
 
-    Meng et al. 2022, "Locating and Editing Factual Associations in GPT". Costs draws · (layers · positions + 1)
-    runs.
+    Meng et al. 2022, "Locating and Editing Factual Associations in GPT". Of draws · layers · positions runs only
+    what a state changes is computed: the layers behind it and, under a causal mask, the positions from its own to the target's; a
+    quarter of all.
 
     Parameters
     ----------
@@ -137,17 +142,22 @@ def causal_tracing(
     _check(trace, target, site, chosen)
     size = 3 * float(np.std(trace.model.weights.W_E)) if noise is None else float(noise)
     rng = np.random.default_rng(seed)
-    found = [
-        _one(trace, target, site, sorted({place % n for place in chosen}), size, rng) for _ in range(draws)
-    ]
-    corrupted, restored = np.array([each[0] for each in found]), np.array([each[1] for each in found])
+    places = sorted({place % n for place in chosen})
+    runs = [_corrupted(trace, places, size, rng) for _ in range(draws)]
+    corrupted, restored = [_value(run, target) for run in runs], _restored(trace, target, site, runs)
     error = (
         restored.std(axis=0, ddof=1) / np.sqrt(draws) if draws > 1 else np.full(restored.shape[1:], np.nan)
     )
-    places = tuple(sorted({place % n for place in chosen}))
     return CausalTracing(
-        trace, target, site, places, size, draws, target.value, float(corrupted.mean()), restored.mean(axis=0), error
+        trace, target, site, tuple(places), size, draws, target.value, float(np.mean(corrupted)), restored.mean(axis=0), error
     )  # fmt: skip
+
+
+def _corrupted(trace: Trace, places: Sequence[int], size: float, rng: np.random.Generator) -> Trace:
+    """The run with noise in the embedding of some positions."""
+    noise = np.zeros(trace.residuals["embed"].shape)
+    noise[places] = rng.normal(0, size, noise[places].shape)
+    return rerun(trace, {"embed": lambda stream: stream + noise})
 
 
 def _check(trace: Trace, target: Target, site: str, chosen: Sequence[int]) -> None:
@@ -162,28 +172,56 @@ def _check(trace: Trace, target: Target, site: str, chosen: Sequence[int]) -> No
         )
 
 
-def _one(
-    trace: Trace, target: Target, site: str, places: list[int], size: float, rng: np.random.Generator
-) -> tuple[float, Array]:
-    """The target in one corrupted run, and with every state put back, (layers, positions)."""
-    noise = np.zeros(trace.residuals["embed"].shape)
-    noise[places] = rng.normal(0, size, noise[places].shape)
+def _restored(trace: Trace, target: Target, site: str, corrupted: Sequence[Trace]) -> Array:
+    """The target in every corrupted run with every state put back, (runs, layers, positions)."""
+    end = target.position % len(trace) + 1 if trace.config.causal else len(trace)
+    found = np.empty((len(corrupted), trace.config.n_layers, len(trace)))
+    found[:] = np.array([_value(run, target) for run in corrupted])[:, None, None]  # where nothing changes
+    outs = [
+        [_put_back(trace, run, site, layer) for layer in range(trace.config.n_layers)] for run in corrupted
+    ]
+    at_once = max(1, ROWS // (end * trace.config.n_layers))
+    pieces = [(at, begin) for at in range(end) for begin in range(0, len(corrupted), at_once)]
 
-    def value(edits: dict[str, Edit]) -> float:
-        run = rerun(trace, {"embed": lambda stream: stream + noise} | edits)
-        return float(run.logits[target.position] @ target.direction)
+    def work(number: int) -> None:
+        place, begin = pieces[number]
+        some = slice(begin, begin + at_once)
+        found[some, :, place] = _continued(target, place, end, corrupted[some], outs[some])
 
-    restored = np.empty((trace.config.n_layers, len(trace)))
-    for layer, place in np.ndindex(restored.shape):
-        point = _POINT[site].format(layer)
-        restored[layer, place] = value({point: _put_back(trace.residuals[point][place], place)})
-    return value({}), restored
+    for_each(work, len(pieces))
+    return found
 
 
-def _put_back(clean: Array, place: int) -> Edit:
-    def edit(stream: Array) -> Array:
-        found = np.array(stream)
-        found[place] = clean
-        return found
+def _put_back(trace: Trace, corrupted: Trace, site: str, layer: int) -> Array:
+    """What stands behind a layer at each position if its clean state alone is put back, (n, d)."""
+    point = _POINT[site].format(layer)
+    if site == "stream":
+        return trace.residuals[point]
+    given = {_BRANCH[site]: trace.residuals[point]}
+    if site == "mlp":
+        given["attn"] = corrupted.residuals[f"L{layer}.attn_out"]
+    before = corrupted.residuals["embed" if layer == 0 else f"L{layer - 1}.out"]
+    return GivenBranches(trace, given).block(before, layer)
 
-    return edit
+
+def _continued(
+    target: Target, place: int, end: int, corrupted: Sequence[Trace], outs: Sequence[Sequence[Array]]
+) -> Array:
+    """The target with the state of one position put back behind each layer in turn, (runs, layers)."""
+    config = corrupted[0].config
+    first = place if config.causal else 0
+    runs = ContinuedRuns(corrupted, first, end)
+    shape = (len(corrupted), -1, end - first, config.d_model)
+    streams = np.empty((len(corrupted), 0, *shape[2:]))
+    for layer in range(config.n_layers):
+        if streams.shape[1]:
+            streams = runs.block(streams.reshape(-1, config.d_model), layer).reshape(shape)
+        fresh = np.stack([run.residuals[f"L{layer}.out"][first:end] for run in corrupted])
+        fresh[:, place - first] = [out[layer][place] for out in outs]
+        streams = np.concatenate([streams, fresh[:, None]], axis=1)
+    read = streams[:, :, target.position % len(corrupted[0]) - first]
+    return values_of(runs, read.reshape(-1, config.d_model), target).reshape(len(corrupted), -1)
+
+
+def _value(run: Trace, target: Target) -> float:
+    return float(run.logits[target.position] @ target.direction)

@@ -54,7 +54,7 @@ def test_no_noise_worth_speaking_of_takes_nothing():
     assert json.loads(found.to_json())["tables"]["states"]["rows"][0]["recovered"] is None
 
 
-@pytest.mark.parametrize("noise", [1e-17, 1e-15])
+@pytest.mark.parametrize("noise", [1e-16, 1e-15])
 def test_what_noise_takes_within_rounding_is_no_share(noise):
     trace = px.load("attn-2l").run("Macbeth shall sleep no more")
     found = causal_tracing(trace, trace.logit(5), positions=[1], noise=noise, draws=2)
