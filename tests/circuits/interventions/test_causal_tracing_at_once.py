@@ -42,8 +42,7 @@ def test_every_state_is_as_by_a_run_of_its_own(name):
     n = min(7, model.config.n_ctx)
     trace = model.run(np.random.default_rng(1).integers(0, model.config.d_vocab, n))
     for place in (-1, n // 2):
-        position = place if model.config.predicts_tokens else place
-        target = trace.logit(min(3, model.config.d_out - 1), position=position)
+        target = trace.logit(min(3, model.config.d_out - 1), position=place)
         for site in SITES if model.config.has_mlps else SITES[:2]:
             found = causal_tracing(trace, target, site=site, positions=[1, 2], noise=0.5, draws=2, seed=5)
             each = by_reruns(trace, target, site, [1, 2], 0.5, 2, 5)
