@@ -65,11 +65,8 @@ class ContinuedRuns(UnrecordedRun):
         queries, _ = normed(queries, at(w.g_q, layer), at(w.b_q, layer), config)
         keys, _ = normed(keys, at(w.g_k, layer), at(w.b_k, layer), config)
         queries, keys = (self._turned(self._apart(heads), layer) for heads in (queries, keys))
-        before = (
-            np.stack([getattr(run, name)[layer][:, : self.first] for run in self.runs], axis=1)
-            for name in ("keys", "values")
-        )
-        return queries, *map(self._joined, before, (keys, self._apart(values)))
+        whole = self._joined("keys", keys, layer), self._joined("values", self._apart(values), layer)
+        return queries, *whole
 
     def _apart(self, heads: Array) -> Array:
         """What each head reads, (H, R · S · m, h), by runs, streams and positions."""
@@ -79,8 +76,9 @@ class ContinuedRuns(UnrecordedRun):
         rotary = self.config.rotary_of(layer)
         return heads if rotary is None else rotary.turned(heads, self.first, len(self.runs[0]))
 
-    def _joined(self, before: Array, own: Array) -> Array:
-        """Keys or values of all positions, one for each query head: of the runs (G, R, first, h), and of their streams."""
+    def _joined(self, name: str, own: Array, layer: int) -> Array:
+        """Keys or values of all positions, one for each query head: those of the runs before, and their streams' own."""
+        before = np.stack([getattr(run, name)[layer][:, : self.first] for run in self.runs], axis=1)
         shape = (*own.shape[:3], self.first, own.shape[-1])
         whole = np.concatenate([np.broadcast_to(before[:, :, None], shape), own], axis=3)
         return per_head(whole, self.config)

@@ -289,15 +289,15 @@ class Rotary:
         first = np.arange(self.dims // 2)
         return (first, first + self.dims // 2) if self.pairing == "half" else (2 * first, 2 * first + 1)
 
-    def turned(self, vectors: Array, first: int = 0, length: int | None = None) -> Array:
-        """Turn vectors, (.., n, d_head), each by the angles of its position, from `first` on in a text of `length` tokens.
+    def turned(self, vectors: Array, begin: int = 0, length: int | None = None) -> Array:
+        """Turn vectors, (.., n, d_head), each by the angles of its position, from `begin` on in a text of `length` tokens.
 
         >>> Rotary(dims=4, pairing="half").turned(np.array([[1.0, 0, 0, 0]] * 2))[1].round(7).tolist()
         [0.5403023, 0.0, 0.841471, 0.0]
         """
         n = vectors.shape[-2]
-        whole = first + n if length is None else length
-        angles = np.arange(first, first + n)[:, None] * self.frequencies(whole)  # (n, pairs)
+        whole = begin + n if length is None else length
+        angles = np.arange(begin, begin + n)[:, None] * self.frequencies(whole)  # (n, pairs)
         cos, sin = np.cos(angles) * self.amplitude, np.sin(angles) * self.amplitude
         first, second = self.pairs()
         turned = np.array(vectors)
