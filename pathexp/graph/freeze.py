@@ -10,9 +10,11 @@ from weakref import ReferenceType, ref
 
 from ..arguments import TEXT, check, expect, one_of
 from ..errors import FreezeError
-from ..model import Config, Trace
+from ..model import Config, Model, Trace
+from ..model.model import MODEL
 from ..model.points import LOGITS, canonical
 from ..model.trace import check_trace
+from .added import ADDED, apart, check_base
 from .build import Freezing, MlpMode, pieces
 from .cache import WeakCache
 from .ends import CapMode
@@ -34,6 +36,7 @@ def freeze(
     cap: CapMode = "ratio",
     at: str = "",
     start: str = "",
+    base: Model | None = None,
 ) -> ResidualGraph:
     """Return the residual graph of a run with all that is not linear held fixed.
 
@@ -53,7 +56,11 @@ def freeze(
     at, start: points of the stream where paths end and begin, such as "L5.out", instead of the logits and the
         embedding: see `expand`.
 
-    Raises FreezeError for an unknown mode or a neuron that is not there, GraphError for a point that is
+    base: the model that an adapter or fine-tuning was added to. Where a head's, an MLP's or an expert's maps differ from the base's, it
+        is two components, `L0H2.base` by the base's weights and `L0H2.added` by what was added; `L0H2` in
+        queries is both. Patterns, scales and gates are the run's, with what was added to queries, keys and gate branches.
+
+    Raises FreezeError for an unknown mode, a neuron that is not there or a base that differs elsewhere, GraphError for a point that is
     not there, PathexpError for what is no run.
 
     >>> import pathexp as px
@@ -63,8 +70,13 @@ def freeze(
     """
     expect("freeze", at=(at, TEXT), start=(start, TEXT))
     check_trace(trace, "freeze")
+    if base is not None:
+        check("freeze(), base", base, MODEL)
+        check_base(base, trace.model)
     freezing = Freezing(mlp, _whole(neurons), cap, "" if at == LOGITS else at, start)
     _check(freezing, trace.config)
+    if base is not None:
+        return _frozen_apart(trace, freezing, base)
     known = ORIGINS.find(trace, freezing.key)
     return (known and known()) or GRAPHS.get(trace, freezing.key, lambda: _frozen(trace, freezing))
 
@@ -82,6 +94,22 @@ def _frozen(trace: Trace, freezing: Freezing) -> ResidualGraph:
     )
     ORIGINS.get(run, freezing.key, lambda: ref(graph))
     return graph
+
+
+def _frozen_apart(trace: Trace, freezing: Freezing, base: Model) -> ResidualGraph:
+    """Lay the graph of a run out with what was added to its base as components of its own."""
+    if freezing.neurons:
+        raise FreezeError("neurons are parts of whole MLPs; give neurons or base, not both")
+    whole = Factors.of_run(trace)
+    laid = apart(pieces(whole, freezing), pieces(replace(whole, weights=base.weights), freezing))
+    parts = sum(component.port == ADDED for block in laid["blocks"] for component in block.components)
+    return ResidualGraph(
+        **laid,
+        frozen=(*ledger(trace, freezing), f"weights as base and what was added: {parts} components in two"),
+        trace=trace,
+        before_cap=freezing.cap == "before" and not freezing.at,
+        at=canonical(freezing.at) or LOGITS,
+    )
 
 
 def _whole(neurons: Mapping[int, Sequence[int]]) -> Mapping[int, tuple[int, ...]]:

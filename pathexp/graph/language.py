@@ -22,8 +22,9 @@ ANY = "."
 
 MLP_PORTS = ("value", "gate")
 EXPERT_PORTS = ("mlp", "router")
-PORTS = ("V", "K", "Q", *MLP_PORTS, *EXPERT_PORTS)
-"""Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`, `L3E5.router`."""
+WEIGHT_PORTS = ("base", "added")
+PORTS = ("V", "K", "Q", *MLP_PORTS, *EXPERT_PORTS, *WEIGHT_PORTS)
+"""Through which of its inputs a component is read, where a graph keeps that apart: `L0H2.V`, `L3M.gate`, `L3E5.router`; or by which part of its weights."""
 
 POINTS = ("mid", "out", "attn_out", "mlp_out", "score", "router")
 """Points that may follow a layer or a head, as in `L5.out` and `L1H0.score`: a place where paths end or begin."""

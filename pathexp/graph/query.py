@@ -5,7 +5,7 @@ intersection  =  sequence ("&" sequence)*
 sequence      =  item+
 item          =  atom ["*" | "+" | "?"]  |  "~" "(" union ")"
 atom          =  label ["." suffix]  |  "."  |  "(" union ")"  |  "(" ")"
-suffix        =  "V" | "K" | "Q" | "value" | "gate" | "mlp" | "router" | "mid" | "out" | "attn_out" | "mlp_out" | "score", with no blank around the dot
+suffix        =  "V" | "K" | "Q" | "value" | "gate" | "mlp" | "router" | "base" | "added" | "mid" | "out" | "attn_out" | "mlp_out" | "score", with no blank around the dot
 """
 
 from __future__ import annotations

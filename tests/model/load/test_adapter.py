@@ -84,6 +84,14 @@ def test_the_change_is_scaled_as_told(tmp_path: Path, base: Path, own: dict[str,
     assert found.history == (f"adapter a: rank 3, alpha {own.get('lora_alpha', 5)}, 6 maps",)
 
 
+def test_what_it_adds_can_be_components_of_its_own(tmp_path: Path, base: Path) -> None:
+    trace = px.load(base, adapter=adapter(tmp_path / "a")).run(TOKENS)
+    graph = px.freeze(trace, base=px.load(base))
+    assert {component.port for component in graph.components()} == {"base", "added"}
+    terms, target = px.expand(graph), trace.logit(3)
+    assert terms.verify().ok and terms.where("S .* added .* U").value(target) != 0.0
+
+
 def test_weights_stay_as_they_are_stored(tmp_path: Path, base: Path) -> None:
     found = px.load(base, adapter=adapter(tmp_path / "a"))
     assert (
