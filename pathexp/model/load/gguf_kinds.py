@@ -1,7 +1,7 @@
 """The architectures of GGUF: what each has of its own, by ``general.architecture``.
 
 Names and meanings: ggml-org/llama.cpp, gguf-py/gguf/constants.py and src/models. Where llama.cpp computes a GELU by its
-tanh form whatever the family's own is, the family's own is taken.
+tanh form, or rounds the ends of YaRN's passage, whatever the family's own is, the family's own is taken.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..rotary import Rotary
+from ..rotary import Rotary, Yarn
 from .checkpoint import Shape
 from .families.llama import embedding_scale
 from .families.mpt import slopes
-from .gguf_experts import experts_of
+from .gguf_experts import experts_of, gpt_oss_experts
 from .gguf_keys import GgufKeys
 from .options import Options
 
@@ -230,6 +230,21 @@ def _of_experts(
     return experts_of(keys, normalized=normalized, shared=shared)
 
 
+def _gpt_oss(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
+    """Every other layer has a window, the first one too; gates are z σ(1.702 z)."""
+    return {"sinks": True, "windows": _sliding(keys, 2), **gpt_oss_experts(keys)}
+
+
+def _gpt_oss_turned(keys: GgufKeys, turned: Rotary) -> Fields:
+    """The ends of YaRN's passage are no whole pair numbers, as in the family; llama.cpp rounds them."""
+    scaling = turned.scaling
+    return {
+        "rotary": replace(
+            turned, scaling=replace(scaling, truncate=False) if isinstance(scaling, Yarn) else scaling
+        )
+    }
+
+
 def _bert(keys: GgufKeys, shapes: Shapes, options: Options) -> Fields:
     keys.get("pooling_type")  # what is made of the features afterwards
     return {
@@ -255,6 +270,14 @@ KINDS: Mapping[str, Kind] = {
     "olmoe": Kind(partial(_of_experts, normalized=False), qk_norm="projection", sparse=True),
     "qwen2moe": Kind(partial(_of_experts, normalized=False, shared=True), biased=_QKV, sparse=True),
     "qwen3moe": Kind(partial(_of_experts, normalized=True), qk_norm="head", sparse=True),
+    "gpt-oss": Kind(
+        _gpt_oss,
+        turned=_gpt_oss_turned,
+        norms={"attn_norm": "attn", "post_attention_norm": "mlp"},
+        activation="quick_gelu",
+        biased=(*_QKV, "attn_output"),
+        sparse=True,
+    ),
     "gemma": Kind(_gemma, activation="gelu_tanh"),
     "gemma2": Kind(_gemma2, norms=_PRE | _BRANCH, activation="gelu_tanh"),
     "phi3": Kind(_everywhere, fused_gate=True, turns=True),

@@ -20,7 +20,9 @@ _TYPES = "token_types.weight"
 def pieces(c: Config, kind: Kind, shapes: Mapping[str, Shape]) -> Iterator[Piece]:
     """The tensors of a model of this kind, the two tables of tokens apart; a bias is one that the file has."""
     yield from _attention(c, kind, shapes)
-    yield from _mlp(c, kind, shapes) if c.experts is None else expert_pieces(c, c.experts)
+    yield from _mlp(c, kind, shapes) if c.experts is None else expert_pieces(c, c.experts, shapes)
+    if c.sinks:
+        yield Piece(f"{_BLOCK}attn_sinks.weight", (c.n_heads,), {"sinks": as_it_is})
     norms = {theirs: ours for theirs, ours in _norms(kind, shapes).items() if ours in c.block_norms}
     for theirs, ours in norms.items():
         yield from _norm(kind, shapes, _BLOCK + theirs, ours, c.d_model)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -120,6 +121,25 @@ def joined_experts(arrays: Arrays) -> Arrays:
     return found | {name: np.stack([each[at] for at in range(len(each))]) for name, each in joined.items()}
 
 
+def parted_experts(arrays: Arrays) -> Arrays:
+    """gpt-oss: gates and values stand side by side in one tensor, inputs first; each becomes a tensor, outputs first."""
+    found: Arrays = {}
+    for name, array in arrays.items():
+        bias = name.endswith("_bias")
+        turned = array if bias or array.ndim < 3 else array.swapaxes(1, 2)
+        whole = f"{name.removesuffix('_bias')}.{'bias' if bias else 'weight'}"
+        if ".gate_up_proj" in name:
+            found |= {
+                whole.replace("gate_up_proj", side): turned[:, at::2]
+                for at, side in enumerate(("gate_proj", "up_proj"))
+            }
+        elif ".experts." in name:
+            found[whole] = turned
+        else:
+            found[f"{name}.weight" if name.endswith(".sinks") else name] = array
+    return found
+
+
 @dataclass(frozen=True)
 class Case:
     """A configuration of transformers, the architecture of GGUF, its keys, and the rule for its tensors."""
@@ -151,8 +171,10 @@ def write(
     fields: Mapping[str, Any],
     tensors: Arrays,
     tokens: Mapping[str, Any] | None = None,
+    packed: Mapping[str, np.ndarray] = MappingProxyType({}),
+    form: Any = None,
 ) -> Path:
-    """Write a file of GGUF: keys of the architecture, of its tokenizer, and tensors."""
+    """Write a file of GGUF: keys of the architecture, of its tokenizer, and tensors; some as the bytes of a packing."""
     writer = gguf.GGUFWriter(path, architecture)
     for name, value in fields.items():
         if value is not None:
@@ -165,6 +187,8 @@ def write(
         add(writer, f"tokenizer.ggml.{name}", value)
     for name, array in tensors.items():
         writer.add_tensor(name, np.ascontiguousarray(array, dtype=np.float32))
+    for name, raw in packed.items():
+        writer.add_tensor(name, raw, raw_dtype=form)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -285,6 +309,18 @@ CASES: dict[str, Case] = {
     ),
     "qwen2": Case({**_SIZES, "model_type": "qwen2"}, "qwen2", _RMS),
     "qwen3": Case({**_OWN, "model_type": "qwen3"}, "qwen3", _RMS_OWN),
+    "gpt_oss": Case(
+        {
+            **_OWN, "model_type": "gpt_oss", "sliding_window": 5, "num_local_experts": 4, "num_experts_per_tok": 2,
+            "rope_parameters": {**_YARN, "truncate": False},
+        },
+        "gpt-oss",
+        {
+            **_RMS_OWN, "attention.sliding_window": 5, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 20,
+            "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 10,
+        },
+        prepare=parted_experts,
+    ),
     "gemma": Case(
         {**_OWN, "model_type": "gemma", "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
         "gemma", _RMS_OWN, one_more,
