@@ -208,7 +208,14 @@ def seed_or_start(word: str) -> int | str:
 SEED = Option("seed", "the seed of what is drawn at random", whole(0), metavar="N")
 CORPUS = Option("corpus", "a UTF-8 text file to measure on", metavar="FILE")
 REQUIRED_CORPUS = replace(CORPUS, required=True)
-LENGTH = Option("length", "tokens per window (default: all of n_ctx)", whole(2), metavar="N")
+LONGEST, SHORTER = 128, 64
+"""Windows have all of n_ctx up to so many tokens by default; of models that take more, so many."""
+LENGTH = Option(
+    "length",
+    f"tokens per window (default: all of n_ctx up to {LONGEST}, else {SHORTER})",
+    whole(2),
+    metavar="N",
+)
 WINDOWS = Option("windows", "how many windows to take", whole(1), metavar="N")
 UNKNOWN = Option(
     "unknown",

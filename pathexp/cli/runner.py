@@ -20,7 +20,19 @@ from ..expansion.header import model_line, prediction_line, text_line
 from ..graph import check_graph_file, save_graph
 from ..model import Model
 from .cases import averaged, check_cases, declare_cases, of_cases
-from .command import FROM_START, LENGTH, SAMPLE, UNKNOWN, WINDOWS, Command, Option, seconds, whole
+from .command import (
+    FROM_START,
+    LENGTH,
+    LONGEST,
+    SAMPLE,
+    SHORTER,
+    UNKNOWN,
+    WINDOWS,
+    Command,
+    Option,
+    seconds,
+    whole,
+)
 from .inputs import contrast_of, declare_inputs, measured, model_of, set_memory, target_of, trace_of
 
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
@@ -197,11 +209,21 @@ def corpus_of(model: Model, windows: int, options: argparse.Namespace) -> Corpus
         unknown = REFUSE if options.unknown is None else options.unknown
         begun = options.sample is None or options.sample == FROM_START
         seed = None if begun else options.sample
-        found = Corpus(options.corpus, options.length, options.windows or windows, seed, unknown)
+        found = Corpus(options.corpus, _length(model, options), options.windows or windows, seed, unknown)
         return found.spread(model) if options.sample is None else found
     if options.length is not None or options.windows is not None:
         raise PathexpError("--length and --windows cut a corpus into windows: give --corpus FILE")
     return None
+
+
+def _length(model: Model, options: argparse.Namespace) -> int | None:
+    """How many tokens a window has; where the command line leaves it open and the model takes many, few, which is said."""
+    n_ctx = model.config.n_ctx
+    if options.length is not None or n_ctx <= LONGEST:
+        return None if options.length is None else int(options.length)
+    if not (options.json or options.csv or options.latex):
+        print(f"windows  of {SHORTER} tokens; --length {n_ctx} takes all that the model does", flush=True)
+    return SHORTER
 
 
 def limits_of(command: Command, options: argparse.Namespace) -> dict[str, Any]:

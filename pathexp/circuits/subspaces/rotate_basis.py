@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from ...algebra import LinearMap
+from ...algebra import LinearMap, for_each
 from ...answer import Answer, Check, Facts, Figure, Note, Part, Table, columns
 from ...arguments import AMOUNT, expect
 from ...errors import PathexpError
@@ -20,7 +20,9 @@ from ...model.model import check_model
 from ...model.rounding import CONFIDENCE, MEASURED, UNIT
 
 TOKENS = 256
-"""Of a table over more tokens or positions than this, so many drawn by the seed are compared."""
+"""Of a map of more rows or columns than this, so many drawn by the seed are compared."""
+BLOCK = 2048
+"""How many columns meet all rows at a time."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,10 @@ def rotate_basis(model: Model, *, k: int = 10, seed: int = 0) -> RotatedBasis:
         TopCoordinates(label, _largest(first.writer(label), k), _largest(second.writer(label), k))
         for label in writers
     )
-    changes = [_change(first, second, *pair, seed) for pair in _pairs(first, writers)]
+    change, pairs = _change(first, second, writers, seed)
     difference = rewrite.compare(model, rotated)
     return RotatedBasis(
-        model, largest, difference.raw, difference.tolerance, max(changes, default=0.0), len(changes), width,
+        model, largest, difference.raw, difference.tolerance, change, pairs, width,
         difference.reason,
     )  # fmt: skip
 
@@ -153,12 +155,6 @@ def _without_basis(model: Model) -> Model:
     if model.config.norm == "layernorm":
         plain = rewrite.layernorm_to_rmsnorm(rewrite.center_writing(plain))
     return plain
-
-
-def _pairs(ports: Ports, writers: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for reader in readers_of(ports.model):
-        reads = ports.place(reader).reads
-        yield from ((writer, reader) for writer in writers if ports.place(writer).writes <= reads)
 
 
 def _largest(writer: LinearMap, k: int) -> tuple[int, ...]:
@@ -178,16 +174,49 @@ def weights_tolerance(width: int) -> float:
     return CONFIDENCE * UNIT * float(np.sqrt(5 * width))
 
 
-def _change(first: Ports, second: Ports, writer: str, reader: str, seed: int) -> float:
-    """Return the largest change of an entry of a virtual weight, over the lengths of its row and column."""
-    sides = [
-        (_sampled(ports.reader(reader), 0, seed), _sampled(ports.writer(writer), 1, seed))
-        for ports in (first, second)
-    ]
-    (before, after), (reads, writes) = (reads @ writes for reads, writes in sides), sides[0]
-    sizes = lengths(reads)[:, None] * lengths(writes.T)
-    changed = np.abs(before - after)
-    return float(np.divide(changed, sizes, out=np.where(changed > 0, np.inf, 0.0), where=sizes > 0).max())
+def _change(first: Ports, second: Ports, writers: Sequence[str], seed: int) -> tuple[float, int]:
+    """Return the largest change of an entry of a virtual weight, over the lengths of its row and column, and of how many.
+
+    Readers at one depth meet all that is written before it in one product.
+    """
+    ordered = sorted(writers, key=lambda label: first.place(label).writes)
+    columns = [[_sampled(ports.writer(label), 1, seed) for label in ordered] for ports in (first, second)]
+    ends = np.cumsum([0, *(part.shape[1] for part in columns[0])])
+    written = [np.concatenate(parts, axis=1) for parts in columns]
+    depths: dict[int, list[str]] = {}
+    for reader in readers_of(first.model):
+        depths.setdefault(first.place(reader).reads, []).append(reader)
+    before = {
+        depth: sum(first.place(label).writes <= depth for label in ordered) for depth in depths
+    }  # writers, the first of their order
+    largest = [0.0]
+    for depth, readers in depths.items():
+        reads = [
+            np.concatenate([_sampled(ports.reader(label), 0, seed) for label in readers])
+            for ports in (first, second)
+        ]
+        end = int(ends[before[depth]])
+        largest += _met(reads, [each[:, :end] for each in written])
+    return max(largest), sum(before[depth] * len(readers) for depth, readers in depths.items())
+
+
+def _met(reads: Sequence[Array], written: Sequence[Array]) -> list[float]:
+    """The largest change of rows that meet columns in both bases, over their lengths, by blocks of columns."""
+    begins = range(0, written[0].shape[1], BLOCK)
+    found = [0.0] * len(begins)
+    rows = lengths(reads[0])
+
+    def block(number: int) -> None:
+        some = slice(begins[number], begins[number] + BLOCK)
+        columns = lengths(written[0][:, some].T)
+        changed = np.abs(reads[0] @ written[0][:, some] - reads[1] @ written[1][:, some])
+        changed[(changed > 0) & ((rows == 0)[:, None] | (columns == 0))] = np.inf
+        changed /= np.where(columns > 0, columns, 1.0)
+        changed /= np.where(rows > 0, rows, 1.0)[:, None]
+        found[number] = float(changed.max(initial=0.0))
+
+    for_each(block, len(begins))
+    return found
 
 
 def _sampled(map: LinearMap, axis: int, seed: int) -> Array:

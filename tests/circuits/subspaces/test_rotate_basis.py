@@ -8,6 +8,7 @@ import pytest
 
 import pathexp as px
 from pathexp import rotate_basis
+from pathexp.circuits.subspaces import rotate_basis as module
 from pathexp.cli import main
 from tests.shared_models import shared_file
 
@@ -56,7 +57,7 @@ def test_the_command_prints_the_same_answer(capsys):
 
 
 def test_a_rotation_that_changes_something_has_its_exit_code(capsys, monkeypatch):
-    monkeypatch.setattr("pathexp.circuits.subspaces.rotate_basis._change", lambda *_: 0.5)
+    monkeypatch.setattr("pathexp.circuits.subspaces.rotate_basis._change", lambda *_: (0.5, 7))
     assert main(["rotate-basis", "attn-1l"]) == 1
     assert "does not hold" in capsys.readouterr().out
 
@@ -67,3 +68,38 @@ def test_what_cannot_be_asked_is_refused_by_name(wrong):
         rotate_basis(px.load("attn-2l"), **wrong)
     with pytest.raises(px.PathexpError, match="expected a model"):
         rotate_basis(None)
+
+
+@pytest.mark.parametrize("zero", [False, True])
+def test_virtual_weights_meet_in_blocks_as_pair_by_pair(zero, monkeypatch):
+    model = px.random_model(
+        layers=3, heads=4, kv_heads=2, d_head=5, d_mlp=11, d_vocab=300, norm="rmsnorm", biases=True, seed=4
+    )
+    W_out = np.array(model.weights.W_out)
+    W_out[1, 2, 3] *= 1 + 1e-3
+    W_in = np.array(model.weights.W_in)
+    W_in[2, 4] = 0.0 if zero else W_in[2, 4]
+    model = replace(model, weights=replace(model.weights, W_in=W_in))
+    other = replace(model, weights=replace(model.weights, W_out=W_out))
+    first, second = module.Ports(model), module.Ports(other)
+    writers = tuple(f"{label}.O" if "H" in label else label for label in module.writers_of(model))
+    monkeypatch.setattr(module, "BLOCK", 7)
+    found, pairs = module._change(first, second, writers, 0)
+    each = []
+    for reader in module.readers_of(model):
+        for writer in writers:
+            if first.place(writer).writes <= first.place(reader).reads:
+                sides = [
+                    (module._sampled(p.reader(reader), 0, 0), module._sampled(p.writer(writer), 1, 0))
+                    for p in (first, second)
+                ]
+                change = np.abs(sides[0][0] @ sides[0][1] - sides[1][0] @ sides[1][1])
+                sizes = np.linalg.norm(sides[0][0], axis=1)[:, None] * np.linalg.norm(sides[0][1], axis=0)
+                each.append(np.divide(change, sizes, out=np.zeros_like(change), where=sizes > 0).max())
+    assert pairs == len(each) and found == pytest.approx(max(each), rel=1e-9) and found > 1e-5
+
+
+def test_what_meets_nothing_and_changes_is_infinite():
+    rows, columns = np.array([[0.0, 0.0], [1.0, 2.0]]), np.array([[1.0, 0.0], [3.0, 0.0]])
+    assert max(module._met([rows, rows], [columns, columns])) == 0
+    assert max(module._met([rows, rows + np.array([[1e-9], [0]])], [columns, columns])) == np.inf
