@@ -7,6 +7,7 @@ constants. Elhage et al. 2021, appendix "Technical Details", "Handling Layer Nor
 from __future__ import annotations
 
 from ..algebra import LinearMap, compose
+from ..budget import BUDGET
 from ..errors import GraphError, PathexpError
 from ..model import Config, Model
 from .ends import Ends
@@ -26,7 +27,7 @@ def features(operator: Operator) -> tuple[LinearMap, ...]:
 
 def embedding(model: Model) -> LinearMap:
     """Return the map from tokens to the stream, (d_model, d_vocab): W_E, with what follows it."""
-    return compose(*features(_ends(model).embedding()))
+    return BUDGET.get(model, "embedding", lambda: compose(*features(_ends(model).embedding())))
 
 
 def positions(model: Model) -> LinearMap:
@@ -36,7 +37,7 @@ def positions(model: Model) -> LinearMap:
 
 def unembedding(model: Model) -> LinearMap:
     """Return the map from what the final norm reads to the logits, (d_out, d_model): W_U, with what stands before it."""
-    return compose(*features(_ends(model).past_norm()))
+    return BUDGET.get(model, "unembedding", lambda: compose(*features(_ends(model).past_norm())))
 
 
 def reading(model: Model, layer: int, branch: str = "attn") -> tuple[LinearMap, ...]:

@@ -145,7 +145,7 @@ def test_noises_come_again_in_large_arrays_and_the_tolerance_stays(monkeypatch):
     model = px.random_model(layers=3, d_mlp=90, gated=True, activation="silu", norm="rmsnorm", seed=3)
     plain = run_tolerance(model.run([1, 2, 3]))
     monkeypatch.setattr("pathexp.model.rounding.NOISES", 127)
-    again = run_tolerance(model.run([1, 2, 3]))
+    again = run_tolerance(replace(model).run([1, 2, 3]))
     assert again != plain and 0.3 < again / plain < 3
 
 

@@ -16,7 +16,7 @@ from ...graph import Array
 from ...graph.from_weights import embedding, require_token_space, unembedding
 from ...model import Model
 from .head import Head, every_head
-from .row_maxima import maximum_at
+from .row_maxima import largest_entry, maximum_at
 
 WHOLE = 4096
 """The largest vocabulary of which all tokens are looked at."""
@@ -60,8 +60,9 @@ def diagonal_shares(model: Model) -> DiagonalShare:
     require_token_space(model.config)
     embedded, logits = wide(embedding(model))[:, chosen].T, wide(unembedding(model)).T
     found: dict[str, float | None] = {}
+    most = largest_entry(logits)
     for _, heads in groupby(every_head(model), lambda head: head.layer):
-        found |= _shares(tuple(heads), embedded, logits, chosen)
+        found |= _shares(tuple(heads), embedded, logits, chosen, most)
     return DiagonalShare(found, sampled, tokens)
 
 
@@ -80,10 +81,14 @@ def share_on_diagonal(head: Head) -> float:
 
 
 def _shares(
-    heads: Sequence[Head], embedded: Array, logits: Array, chosen: NDArray[np.int64]
+    heads: Sequence[Head],
+    embedded: Array,
+    logits: Array,
+    chosen: NDArray[np.int64],
+    most: float | None = None,
 ) -> Mapping[str, float]:
     """The share of tokens, (tokens, d_model), that each of some heads raises most: logits (d_model, d_vocab)."""
     written = np.concatenate([head.writes.apply(head.reads("V").apply(embedded)) for head in heads])
-    wins = maximum_at(written, logits, np.tile(chosen, len(heads)), ties=False)
+    wins = maximum_at(written, logits, np.tile(chosen, len(heads)), ties=False, most=most)
     shares = wins.reshape(len(heads), -1).mean(axis=1).tolist()
     return dict(zip((head.label for head in heads), shares, strict=True))

@@ -17,11 +17,14 @@ ENTRIES = 2**22
 """How many entries are formed at a time."""
 
 
-def maximum_at(left: Array, right: Array, columns: NDArray[np.int64], *, ties: bool) -> NDArray[np.bool_]:
+def maximum_at(
+    left: Array, right: Array, columns: NDArray[np.int64], *, ties: bool, most: float | None = None
+) -> NDArray[np.bool_]:
     """Return for each row i of left · right whether its entry at `columns[i]` is the largest of the row.
 
     `left` (m, r), `right` (r, V). `ties`: whether an entry that another equals counts as the largest. Entries are equal
-    where rounding cannot tell them apart: 2 γ(r) ‖left_i‖₁ max|right| (Higham 2002, section 3.1). A row with an entry that is
+    where rounding cannot tell them apart: 2 γ(r) ‖left_i‖₁ max|right| (Higham 2002, section 3.1); `most` is that maximum where
+    it is known. A row with an entry that is
     no number has none. O(m r · 256 + wins · r V) where most rows lose at once, O(m r V) where none does.
 
     >>> left, right = np.array([[5.0, 1, 5], [9, 2, 0], [0, 0, 1]]), np.eye(3)
@@ -31,7 +34,7 @@ def maximum_at(left: Array, right: Array, columns: NDArray[np.int64], *, ties: b
     [False, False, True]
     """
     own = np.einsum("ir,ri->i", left, right[:, columns])
-    margin = _rounding(left, right)
+    margin = _rounding(left, len(right), largest_entry(right) if most is None else most)
     alive = np.arange(len(left))
     start, width = 0, FIRST
     while start < right.shape[1] and len(alive):
@@ -50,12 +53,17 @@ def maximum_at(left: Array, right: Array, columns: NDArray[np.int64], *, ties: b
     return found
 
 
-def _rounding(left: Array, right: Array) -> Array:
+def largest_entry(array: Array) -> float:
+    """Return the largest absolute value of an array, without a copy of it; zero where there is none."""
+    return float(max(array.max(initial=0.0), -array.min(initial=0.0)))
+
+
+def _rounding(left: Array, inner: int, most: float) -> Array:
     """By how much two entries of a row may differ that are equal: each is off by γ(r) Σ|l||r|, or by the least numbers."""
-    inner, numbers = len(right), np.finfo(np.float64)
+    numbers = np.finfo(np.float64)
     unit = inner * numbers.eps / 2
     with np.errstate(over="ignore"):
-        sizes = np.abs(left).sum(axis=1) * np.abs(right).max(initial=0.0)
+        sizes = np.abs(left).sum(axis=1) * most
     return np.asarray(2 * (unit / (1 - unit) * sizes + inner * numbers.smallest_subnormal))
 
 

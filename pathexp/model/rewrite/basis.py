@@ -131,4 +131,4 @@ def _rotate(R: Array, draft: Draft) -> None:
 
 def _put(draft: Draft, name: str, turn: Callable[[Array], Array]) -> None:
     if name in draft:
-        draft.put(name, turn(draft[name]))
+        draft.put(name, turn(draft[name]), fresh=True)

@@ -36,9 +36,10 @@ class Draft:
             self.put(name, self._arrays[name])
         return self._arrays[name]
 
-    def put(self, name: str, array: Array) -> None:
-        """Replace an array by a copy of another."""
-        self._arrays[name] = np.array(array, dtype=np.float64, order="C")
+    def put(self, name: str, array: Array, *, fresh: bool = False) -> None:
+        """Replace an array by a copy of another, or by a fresh one that nobody else has."""
+        given = np.array(array, dtype=np.float64, order="C") if not fresh else array
+        self._arrays[name] = np.ascontiguousarray(given, dtype=np.float64)
         self._own.add(name)
 
     def bias(self, name: str, weight: str) -> Array:
