@@ -158,5 +158,5 @@ def _mark(weights: Weights) -> int:
         for part in (
             array if array.ndim > 2 else (array,)
         ):  # a layer at a time: the same bytes in the same order
-            mark = zlib.crc32(memoryview(np.ascontiguousarray(part)), mark)
+            mark = zlib.crc32(np.ascontiguousarray(part).data, mark)
     return mark
