@@ -188,7 +188,7 @@ class _Layout:
 
     def heads(self, layer: int) -> Iterator[Component]:
         for head in range(self.config.n_heads):
-            moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
+            moves = Step(self.make.moved(layer, head), (self.make.w_ov(layer, head),))
             operator = chain(self.law.written(layer, "attn"), (moves,), self.law.read(layer, "attn"))
             yield Component(head_label(layer, head), "head", operator, layer, head)
 
@@ -196,6 +196,7 @@ class _Layout:
         self.sources.extend(self.read_bias(layer, "attn"))
         if self.make.has("b_V"):
             self.sources.extend(self.value_bias(layer, head) for head in range(self.config.n_heads))
+        self.sources.extend(self.latent_bias(layer))
         if self.make.has("b_O"):
             self.sources.append(self.written("b_O", "bias", layer, self.law.written(layer, "attn")))
         self.sources.extend(self.post_bias(layer, "attn"))
@@ -206,6 +207,17 @@ class _Layout:
         moves = Step((self.make.pattern(layer, head), self.make.ones()), (self.make.w_o(layer, head), bias))
         into = {head_label(layer, head): chain(self.law.written(layer, "attn"), (moves,))}
         return Source(bias.name, "value bias", One(), depth=None, into=into, layer=layer)
+
+    def latent_bias(self, layer: int) -> Iterator[Source]:
+        """The bias of what compresses keys and values enters every head of the layer, before the scale of the norm."""
+        if self.config.latent is None or not self.make.has("b_DKV"):
+            return
+        into = {}
+        for head in range(self.config.n_heads):
+            ((bias, made),) = self.make.latent_biases("V", layer, head)
+            moves = Step(self.make.moved(layer, head), (self.make.w_o(layer, head),))
+            into[head_label(layer, head)] = chain(self.law.written(layer, "attn"), (moves,), made)
+        yield Source(bias.name, "value bias", One(), depth=None, into=into, layer=layer)
 
     def read_bias(self, layer: int, branch: str) -> Iterator[Source]:
         """A LayerNorm's bias is read by every component behind that norm, after the scale."""
@@ -225,7 +237,7 @@ class _Layout:
         """What each component of a branch makes of a constant that stands behind its norm."""
         if branch == "attn":
             for head in range(self.config.n_heads):
-                moves = Step((self.make.pattern(layer, head),), (self.make.w_ov(layer, head),))
+                moves = Step(self.make.moved(layer, head), (self.make.w_ov(layer, head),))
                 yield head_label(layer, head), chain(self.law.written(layer, branch), (moves,), constant)
         else:
             for component, inside in (*self.experts(layer), *self.neurons_and_rest(layer)):

@@ -6,7 +6,7 @@ position, `G_…` its gain, `C` the centering of LayerNorm; `ones` the same cons
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, compose, scale
 from ..labels import head_label, neuron_label
 from ..model import Config, Model, Trace, Weights
+from .latents import DOWN, compresses, key_scales, read_map, shared_key, up_map
 from .law import BlockLaw
 from .named import center, centering, column, table
 from .operators import Array, Dim, Factor, Gate, Operator, Step
@@ -25,7 +26,7 @@ from .tall import BLOCK, Tall
 Side: TypeAlias = Literal["Q", "K", "V"]
 SIDES: tuple[Side, ...] = ("Q", "K", "V")
 
-BY_NAME: Mapping[str, Dim] = {name: name for name in ("d_model", "d_head", "d_vocab", "n_ctx", "d_mlp")} | {
+BY_NAME: Mapping[str, Dim] = {name: name for name in ("d_model", "d_head", "d_value", "d_vocab", "n_ctx", "d_mlp")} | {
     "n": "n",
     "d_out": "d_vocab",
 }
@@ -102,14 +103,17 @@ class Factors:
     def w_read(self, side: Side, layer: int, head: int) -> Factor:
         """W_Q, W_K or W_V; heads of a group share the last two."""
         name, place = f"W_{side}_{head_label(layer, head)}", (layer, self._place(side, head))
+        size = "d_value" if side == "V" else "d_head"
+        if compresses(self.config, side):
+            return self.make(name, size, "d_model", lambda w: read_map(w, self.config, side, *place))
         return self.make(
-            name, "d_head", "d_model", lambda w: table(getattr(w, f"W_{side}")[place], "head", "model", name)
+            name, size, "d_model", lambda w: table(getattr(w, f"W_{side}")[place], "head", "model", name)
         )
 
     def w_o(self, layer: int, head: int) -> Factor:
         name = f"W_O_{head_label(layer, head)}"
         return self.make(
-            name, "d_model", "d_head", lambda w: table(w.W_O[layer, head], "model", "head", name)
+            name, "d_model", "d_value", lambda w: table(w.W_O[layer, head], "model", "head", name)
         )
 
     def w_ov(self, layer: int, head: int) -> Factor:
@@ -117,8 +121,50 @@ class Factors:
         name = f"W_OV_{head_label(layer, head)}"
         return self.make(name, "d_model", "d_model", lambda _: compose(o.numbers(), v.numbers()))
 
+    def moved(self, layer: int, head: int, *more: Factor) -> tuple[Factor, ...]:
+        """What a head does to positions: its pattern, and where values are made of a latent, the scale of its norm."""
+        scale = () if self.config.latent is None else (self.latent_scale("V", layer),)
+        return (self.pattern(layer, head), *scale, *more)
+
+    def latent_scale(self, side: Side, layer: int) -> Factor:
+        """The frozen scale of the norm of a latent, one number a position."""
+        site = f"L{layer}.{DOWN[side][1]}"
+        name = f"S_{site.replace('.', '_')}"
+        return self.on_run(name, "n", "n", lambda run: _by_position(run.norm_scales[site], name))
+
+    def latent_norm(self, side: Side, layer: int) -> Operator:
+        """What the norm of a latent does to queries or keys: a scale per position, of keys to what is the head's own alone."""
+        if side != "K":
+            return (Step((self.latent_scale(side, layer),), ()),)
+        run = self.trace
+        values = None if run is None else key_scales(self.config, run.norm_scales[f"L{layer}.kv_latent"])
+        return (Gate(f"S_K_L{layer}", self.sizes["n"], self.sizes["d_head"], values),)
+
+    def latent_biases(self, side: Side, layer: int, head: int) -> Iterator[tuple[Factor, Operator]]:
+        """The biases of what compresses, and of the key that heads share, each with what a side of a head makes of it."""
+        down, label = DOWN[side][0], head_label(layer, head)
+        if self.has(f"b_{down}"):
+            bias = self.constant(f"b_{down}_L{layer}", self._rank(side), "latent", lambda w: there(getattr(w, f"b_{down}"), layer))
+            rows = "d_value" if side == "V" else "d_head"
+            up = self.make(
+                f"W_U{side}_{label}", rows, self._rank(side), lambda w: up_map(w, self.config, side, layer, head)
+            )
+            yield bias, (Step((self.ones(),), (up, bias)),)
+        if side == "K" and self.has("b_KR"):
+            size = 0 if self.config.latent is None else self.config.latent.d_shared
+            bias = self.constant(f"b_KR_L{layer}", size, "shared", lambda w: there(w.b_KR, layer))
+            placed = self.make("I_shared", "d_head", size, lambda _: shared_key(self.config))
+            yield bias, (Step((self.ones(),), (placed, bias)),)
+
+    def _rank(self, side: Side) -> int:
+        latent = self.config.latent
+        assert latent is not None, "asked for only where there is latent attention"
+        return (latent.query_rank or 0) if side == "Q" else latent.rank
+
     def head_norm(self, side: Side, layer: int, head: int) -> Operator:
         """The norm of a head's queries or keys, frozen: scale per position ⊗ gain; nothing where there is none."""
+        if side != "V" and compresses(self.config, side):
+            return self.latent_norm(side, layer)
         if side == "V" or self.config.qk_norm is None:
             return ()
         place, small, label = self._place(side, head), side.lower(), head_label(layer, head)

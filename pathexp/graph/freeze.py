@@ -168,7 +168,7 @@ def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
         ]
         how = f" ({', '.join(within)})" if within else ""
         yield f"attention patterns{how}: {layers} layers × {heads} heads, {n} × {n} each"
-    if sites := [site for site in trace.norm_scales if not site.endswith((".q", ".k"))]:
+    if sites := [site for site in trace.norm_scales if not site.endswith((".q", ".k", ".q_latent"))]:
         yield f"norm scales: {', '.join(sites)}, one number per position"
     if dense := sum(map(config.has_dense, range(layers))):
         yield _mlp_sentence(config, freezing, n, dense)

@@ -17,6 +17,7 @@ from ..model import Config, Model
 from .experts import Part, expert_weight, experts_of, mlp_labels
 from .factors import Factors
 from .from_weights import embedding, features, positions, unembedding
+from .latents import compresses, refuse_keys
 from .operators import Operator
 from .reading import head_place
 
@@ -172,7 +173,10 @@ class Ports:
                 return self.through(label)
             case "head", ("Q" | "K" | "V") as side:
                 layer, head = self._head(label)
-                gain = self.folds(self.make.head_norm(side, layer, head))
+                if side == "K":
+                    refuse_keys(self.model.config, label.partition(".")[0])
+                latent = compresses(self.model.config, side)  # whose gain is in the map, and whose scale is a run's
+                gain = () if latent else self.folds(self.make.head_norm(side, layer, head))
                 return compose(
                     *gain, self.make.w_read(side, layer, head).numbers(), *self._read(layer, "attn")
                 )
@@ -247,14 +251,17 @@ def writers_of(model: Model) -> tuple[str, ...]:
 def readers_of(model: Model) -> tuple[str, ...]:
     """The labels of everything that reads the stream: Q, K and V of heads (shared ones once), MLPs, gates and U.
 
+    Keys of latent attention are left out: they are no one map of the weights.
+
     >>> import pathexp as px
     >>> readers_of(px.random_model(layers=1, heads=2, kv_heads=1))
     ('L0H0.Q', 'L0H0.K', 'L0H0.V', 'L0H1.Q', 'U')
     """
-    c, found = model.config, []
+    c, found = model.config, list[str]()
+    sides = "QKV" if c.latent is None else "QV"
     for layer in range(c.n_layers):
         for head in range(c.n_heads):
             first = head % (c.n_heads // c.n_kv_heads) == 0
-            found += [head_label(layer, head, side) for side in ("QKV" if first else "Q")]
+            found += [head_label(layer, head, side) for side in sides[: 3 if first else 1]]
         found += [f"{name}.{side}" for name in mlp_labels(c, layer) for side in ("in", "gate")[: 1 + c.gated]]
     return (*found, *["U"] * (not c.transform))

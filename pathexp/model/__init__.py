@@ -5,6 +5,7 @@ from .bundled import ModelCard, load_bundled, models
 from .config import Config
 from .door import load
 from .handmade import induction_model, random_model, zero_layer_bigram
+from .latent import Latent
 from .load.transformer_lens import from_transformer_lens
 from .model import Model
 from .npz import load_npz, save_npz
@@ -21,6 +22,7 @@ __all__ = [
     "Divided",
     "Dynamic",
     "Experts",
+    "Latent",
     "Linear",
     "Llama3",
     "LongRope",

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ..errors import WeightsError
 from .config import Config
+from .latent_heads import KV, Q, latent_keys, latent_queries, latent_values
 from .norms import normalized
 from .positions import distances, visible
 from .weights import Weights, at
@@ -22,30 +23,57 @@ class Attention:
 
     queries: Array  # (H, n, h), as they enter the score
     keys: Array  # (G, n, h)
-    values: Array  # (G, n, h)
+    values: Array  # (G, n, d_value)
     scores: Array  # (H, n, n), -inf where masked
     pattern: Array  # (H, n, n)
-    z: Array  # (H, n, h)
+    z: Array  # (H, n, d_value)
     result: Array  # (n, d), heads and output bias together
-    norm_scales: dict[str, Array]  # of "q" and "k", where those are normed
+    norm_scales: dict[str, Array]  # of "q" and "k", where those are normed; of latents
 
 
 def attend(
-    read: Array, where: Array, layer: int, config: Config, weights: Weights, *, keys_from: Array | None = None
+    read: Array, where: Array, layer: int, config: Config, weights: Weights, *, keys_from: Array | None = None,
+    of_values: Weights | None = None,
 ) -> Attention:
-    """The attention of one layer: ``read`` (n, d) gives values, ``where`` queries, and keys unless ``keys_from``."""
-    queries = project(where, weights.W_Q[layer], at(weights.b_Q, layer))
-    keys = project(where if keys_from is None else keys_from, weights.W_K[layer], at(weights.b_K, layer))
-    values = project(read, weights.W_V[layer], at(weights.b_V, layer))
-    queries, query_scales = normed(queries, at(weights.g_q, layer), at(weights.b_q, layer), config)
-    keys, key_scales = normed(keys, at(weights.g_k, layer), at(weights.b_k, layer), config)
+    """The attention of one layer: ``read`` (n, d) gives values, ``where`` queries, and keys unless ``keys_from``.
+
+    ``of_values``: other weights that make the values, such as those without a bias.
+    """
+    queries, query_scales = read_queries(where, layer, config, weights)
+    keys, key_scales = read_keys(where if keys_from is None else keys_from, layer, config, weights)
+    values, value_scales = read_values(read, layer, config, weights if of_values is None else of_values)
     queries, keys = (np.ascontiguousarray(turned(heads, layer, config)) for heads in (queries, keys))
     scores = entering(queries, keys, layer, config)
     pattern = softmax(scores, at(weights.sinks, layer))
     z = pattern @ per_head(values, config)
     scales = {"q": query_scales, "k": key_scales}
+    if config.latent is not None:
+        scales = {Q: query_scales, KV: value_scales}
     norm_scales = {name: scale for name, scale in scales.items() if scale is not None}
     return Attention(queries, keys, values, scores, pattern, z, output(z, layer, weights), norm_scales)
+
+
+def read_queries(read: Array, layer: int, config: Config, weights: Weights) -> tuple[Array, Array | None]:
+    """Queries (H, n, h) behind their norm, before they are turned, and the norm's scales."""
+    if config.latent is not None:
+        return latent_queries(read, layer, config, weights)
+    queries = project(read, weights.W_Q[layer], at(weights.b_Q, layer))
+    return normed(queries, at(weights.g_q, layer), at(weights.b_q, layer), config)
+
+
+def read_keys(read: Array, layer: int, config: Config, weights: Weights) -> tuple[Array, Array | None]:
+    """Keys (G, n, h) behind their norm, before they are turned, and the norm's scales."""
+    if config.latent is not None:
+        return latent_keys(read, layer, config, weights)
+    keys = project(read, weights.W_K[layer], at(weights.b_K, layer))
+    return normed(keys, at(weights.g_k, layer), at(weights.b_k, layer), config)
+
+
+def read_values(read: Array, layer: int, config: Config, weights: Weights) -> tuple[Array, Array | None]:
+    """Values (G, n, d_value), and the scales of their latent's norm, if they have one."""
+    if config.latent is not None:
+        return latent_values(read, layer, config, weights)
+    return project(read, weights.W_V[layer], at(weights.b_V, layer)), None
 
 
 def project(read: Array, maps: Array, biases: Array | None) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 from ..arguments import SWITCH, check, check_names, finite, one_of, whole
 from ..errors import ConfigError
 from .activations import GATES
+from .latent import Latent
 from .per_layer import head_slopes, read_rotary, rotaries, rotary_dict, windows, with_dims
 from .positions import slopes
 from .rotary import Rotary
@@ -67,6 +68,9 @@ class Config:
     ``parallel``: attention and MLP read the same stream, through one "shared" norm or "separate" ones.
     ``experts``: in some layers, or all, a mixture of experts in the place of the MLP; see `Experts`.
 
+    ``latent``: keys and values, and perhaps queries, are made of a few numbers a position; see `Latent` (DeepSeek). Then
+    rotary positions turn the first ``latent.d_shared`` numbers of queries and keys, and values have ``latent.d_value``.
+
     ``transform``: one dense layer stands before ``final_norm`` and the unembedding, with ``transform_activation``
     (None: ``activation``): the masked-token head of Devlin et al. 2019, "BERT", or a pooler. With ``transform_norm``
     it reads the stream through a norm of its own, "before_transform"; else in a post-norm model alone.
@@ -109,6 +113,7 @@ class Config:
     causal: bool = True
     windows: tuple[int | None, ...] | None = None
     sinks: bool = False
+    latent: Latent | None = None
     activation: str = "gelu"
     gated: bool = False
     parallel: str | None = None
@@ -126,12 +131,13 @@ class Config:
         self._fill_in()
         self._check_each()
         self._set("experts", _experts(self))
+        _check_latent(self)
         for problem in _misfits(self):
             raise ConfigError(problem)
         self._set("windows", windows(self.windows, self.n_layers))
-        self._set("rotaries", rotaries(self.rotaries, self.n_layers, self.d_head))
+        self._set("rotaries", rotaries(self.rotaries, self.n_layers, self._turning))
         if self.positions == "rotary" and self.rotaries is None:
-            self._set("rotary", with_dims(Rotary() if self.rotary is None else self.rotary, self.d_head))
+            self._set("rotary", with_dims(Rotary() if self.rotary is None else self.rotary, self._turning))
         self._set("head_slopes", head_slopes(self.head_slopes, self.n_heads))
 
     def _set(self, name: str, value: object) -> None:
@@ -161,6 +167,16 @@ class Config:
         for name in _MULTIPLIERS:
             self._set(name, float(check(name, getattr(self, name), finite(), ConfigError)))
         self._set("norm_eps", float(check("norm_eps", self.norm_eps, finite(least=0), ConfigError)))
+
+    @property
+    def _turning(self) -> int:
+        """How many numbers of a query or key rotary positions turn, unless told, and at most."""
+        return self.d_head if self.latent is None else self.latent.d_shared
+
+    @property
+    def d_value(self) -> int:
+        """How many numbers a head's values have: d_head, but for latent attention."""
+        return self.d_head if self.latent is None else self.latent.d_value
 
     @property
     def predicts_tokens(self) -> bool:
@@ -272,6 +288,8 @@ class Config:
         experts = values.get("experts")
         read = {"rotary": read_rotary(values.get("rotary")), "rotaries": of_layers}
         read["experts"] = Experts.from_dict(experts) if isinstance(experts, Mapping) else experts
+        latent = values.get("latent")
+        read["latent"] = Latent.from_dict(latent) if isinstance(latent, Mapping) else latent
         return cls(**dict(values) | read)
 
 
@@ -322,6 +340,25 @@ def _misfits(c: Config) -> list[str]:
         ),
     }
     return [problem for problem, found in rules.items() if found]
+
+
+def _check_latent(c: Config) -> None:
+    """Raise ConfigError for latent attention that does not fit the other switches."""
+    if c.latent is None:
+        return
+    if not isinstance(c.latent, Latent):
+        raise ConfigError(f"latent must be Latent or None, found {c.latent!r:.80}.")
+    rules = {
+        f"latent attention gives every head its own keys and values: found n_heads={c.n_heads}, "
+        f"n_kv_heads={c.n_kv_heads}; make them equal.": c.n_kv_heads != c.n_heads,
+        f"latent d_shared must be below d_head, so that a head has keys of its own: found d_shared={c.latent.d_shared}, "
+        f"d_head={c.d_head}.": c.latent.d_shared >= c.d_head,
+        f"latent attention norms its latents, not queries and keys: found qk_norm={c.qk_norm!r}.": c.qk_norm,
+        "latent attention with positions='qk' is not known here; found both.": c.positions == "qk",
+    }
+    for problem, found in rules.items():
+        if found:
+            raise ConfigError(problem)
 
 
 def _experts(c: Config) -> Experts | None:

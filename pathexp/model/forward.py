@@ -304,7 +304,8 @@ def _nothing(c: Config, n: int) -> dict[str, Array]:
     heads, groups, hidden = (c.n_heads, n, c.d_head), (c.n_kv_heads, n, c.d_head), (n, c.d_mlp)
     routed = n, 0 if c.experts is None else c.experts.count
     shapes = {
-        "queries": heads, "keys": groups, "values": groups, "z": heads, "mlp_pre": hidden, "mlp_gates": hidden,
+        "queries": heads, "keys": groups, "values": (*groups[:-1], c.d_value), "z": (*heads[:-1], c.d_value),
+        "mlp_pre": hidden, "mlp_gates": hidden,
         "router_scores": routed, "router_weights": routed,
     }  # fmt: skip
     shapes |= {} if is_long(c, n) else dict.fromkeys(("scores", "patterns"), (c.n_heads, n, n))

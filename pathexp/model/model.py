@@ -164,8 +164,9 @@ class Model:
         c = self.config
         rows: list[tuple[str, object]] = [
             ("layers × heads", f"{c.n_layers} × {c.n_heads}"), ("d_model, d_head", f"{c.d_model}, {c.d_head}"),
+            *([("latent", f"rank {e.rank}, d_shared {e.d_shared}, d_value {e.d_value}")] if (e := c.latent) else []),
             ("d_mlp", f"{c.d_mlp}, {c.activation}{', gated' if c.gated else ''}" if c.d_mlp else "no MLPs"),
-            *([("experts", f"{e.chosen} of {e.count}, d_mlp {e.width}")] if (e := c.experts) else []),
+            *([("experts", f"{m.chosen} of {m.count}, d_mlp {m.width}")] if (m := c.experts) else []),
             ("vocabulary, n_ctx", f"{c.d_vocab:,}, {c.n_ctx:,}"), ("norm, positions", f"{c.norm or 'no norm'}, {c.positions}"),
             ("tokenizer", "yes" if self.tokenizer is not None else "none: give token ids"),
         ]  # fmt: skip

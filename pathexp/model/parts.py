@@ -65,8 +65,8 @@ def head_outputs(
         if c.positions == "qk":
             where = Run(c, w).positions(len(query))
             query, key = query + where, key + where
-        weights = w if value_bias else replace(w, b_V=None)
-        z = attend(value, query, layer, c, weights, keys_from=key).z
+        of_values = w if value_bias else replace(w, b_V=None, b_DKV=None)
+        z = attend(value, query, layer, c, w, keys_from=key, of_values=of_values).z
     given: Array = z @ np.swapaxes(w.W_O[layer], -1, -2)
     return given
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..errors import TargetError
 from ..labels import read_label
-from .attention import normed, project
+from .attention import read_keys, read_queries
 from .config import Config
 from .experts import Expert, written
 from .weights import Weights
@@ -165,12 +165,7 @@ def _read_by_head(trace: Recorded, layer: int, head: int, side: str) -> Array:
     if config.positions == "qk":
         assert w.W_pos is not None, "weights fit their configuration"
         read = read + w.W_pos[:, : len(read)].T
-    maps, bias, *norm = (
-        getattr(w, f"{name}_{s}")
-        for name, s in (("W", side), ("b", side), ("g", side.lower()), ("b", side.lower()))
-    )
-    gain, added = (layer_of(array, layer) for array in norm)
-    heads, _ = normed(project(read, maps[layer], layer_of(bias, layer)), gain, added, config)
+    heads, _ = (read_queries if side == "Q" else read_keys)(read, layer, config, w)
     return np.asarray(heads[head if side == "Q" else config.kv_head(head)])
 
 

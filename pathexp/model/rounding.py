@@ -63,7 +63,7 @@ def _deviation(run: Trace) -> float:
 def _moved(model: Model, tokens: npt.NDArray[np.int64], plain: Array, seed: int) -> float:
     """The largest change of a logit in one disturbed run, its own last rounding included."""
     c, rng = model.config, np.random.default_rng(seed)
-    noise = UNIT * float(np.sqrt(max(c.d_model, c.d_mlp, _width(c), c.n_heads * c.d_head, len(tokens))))
+    noise = UNIT * float(np.sqrt(max(c.d_model, c.d_mlp, _width(c), _rank(c), c.n_heads * c.d_value, len(tokens))))
     disturbed = cast("Weights", _Disturbed(model.weights, partial(_scaled, rng, noise)))
     embedded = _sizes(model, tokens)
     run = _Noisy(model.config, disturbed, partial(_shifted, rng, noise), embedded)
@@ -114,6 +114,7 @@ class _Layers:
 _LAYERED = frozenset(
     ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_gate", "b_out")
 )  # fmt: skip
+_LAYERED |= {"W_DQ", "W_UQ", "W_DKV", "W_KR", "W_UK", "W_UV", "b_DQ", "b_DKV", "b_KR"}
 _LAYERED |= {"sinks", "W_router", "b_router", "W_shared_gate", "b_shared_gate"}
 _LAYERED |= {
     f"{kind}_{side}_{of}" for kind in "Wb" for side in ("in", "gate", "out") for of in ("experts", "shared")
@@ -123,6 +124,11 @@ _LAYERED |= {
 def _width(c: Config) -> int:
     """The neurons of the widest expert."""
     return 0 if c.experts is None else max(c.experts.width, c.experts.shared)
+
+
+def _rank(c: Config) -> int:
+    """The numbers of the widest latent."""
+    return 0 if c.latent is None else max(c.latent.rank, c.latent.query_rank or 0)
 
 
 def _scaled(rng: np.random.Generator, noise: float, array: Array) -> Array:

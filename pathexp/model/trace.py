@@ -35,7 +35,7 @@ class Trace:
     """One run; n tokens, L layers, H heads on G, h = d_head, d = d_model, m = d_mlp, O = d_out; read-only.
 
     ``tokens`` (n). Attention: ``queries`` (L, H, n, h) and ``keys`` (L, G, n, h) as they enter the score,
-    normed and turned; ``values`` (L, G, n, h); ``scores`` (L, H, n, n) before the softmax, (query, key), capped,
+    normed and turned; ``values`` (L, G, n, h), or d_value numbers each in latent attention; ``scores`` (L, H, n, n) before the softmax, (query, key), capped,
     with slopes, -inf where masked; ``patterns`` (L, H, n, n), rows sum to 1, or to less where heads have sinks (of long runs both are made
     again a layer at a time where they are indexed); ``z`` (L, H, n, h), values weighted
     by the pattern. MLP, (L, n, m): ``mlp_pre``, W_in x + b_in; ``mlp_gate_pre``, what the activation is applied
@@ -50,7 +50,7 @@ class Trace:
     and multiplier), "L0.attn_sum" (post-norm only: before the norm), "L0.mid" (between attention and MLP), the
     same with "mlp", "L0.out"; "final_in", "transform_in" and "transform_out" (if there is one), "final_out". ``norm_scales`` by site: the 1/σ that a norm multiplies
     by, (n): "embed", "L0.attn", "L0.attn_post", "L0.mlp", "L0.mlp_post", "final"; of queries and keys, "L0.q"
-    (H, n) and "L0.k" (G, n) per head, or (n) over the projection. ``logits`` (n, O) in nats, and ``logits_before_cap``, the same where there is no
+    (H, n) and "L0.k" (G, n) per head, or (n) over the projection; of latents, "L0.kv_latent" and "L0.q_latent" (n). ``logits`` (n, O) in nats, and ``logits_before_cap``, the same where there is no
     cap. ``edited`` names the points of the residuals that `rerun` put other numbers at, ``before_edits`` holds what
     stood there before, by point.
 

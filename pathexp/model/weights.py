@@ -13,6 +13,7 @@ from ..arguments import refuse_masked
 from ..errors import WeightsError
 from ..read_only import restore
 from .config import Config
+from .latent import Latent
 from .routing import Experts
 from .stored import Stored, StoredColumns, check_finite
 
@@ -36,6 +37,10 @@ class Weights:
     ``g_q`` and ``g_k`` (L, h) per head, or (L, H, h) and (L, G, h) over the projection or for LayerNorms of heads,
     which have biases ``b_q`` and ``b_k`` of the same shapes.
 
+    Latent attention, r = rank, q = query_rank, s = d_shared, v = d_value: in the place of W_K and W_V ``W_DKV`` (L, r, d), ``W_KR`` (L, s, d),
+    ``W_UK`` (L, H, h - s, r) and ``W_UV`` (L, H, v, r), with the gain ``g_kv_latent`` (L, r) and biases ``b_DKV`` and ``b_KR``;
+    W_O is (L, H, d, v). With a query rank, ``W_DQ`` (L, q, d), ``W_UQ`` (L, H, h, q), ``g_q_latent`` (L, q) and ``b_DQ`` in the place of W_Q.
+
     A bias of None is zero and a gain of None is one. Query head k reads key/value head k // (H // G).
     Half and single precision and integers become float64; anything else is reported by ``check``. What a loader reads
     from a file stays as it is stored: ``W_Q[layer]`` raises that layer to float64, numpy functions raise all of it.
@@ -48,11 +53,17 @@ class Weights:
     """
 
     W_E: Array
-    W_Q: Array
-    W_K: Array
-    W_V: Array
     W_O: Array
     W_U: Array
+    W_Q: Array = None  # type: ignore[assignment]  # required by `expected`, but for latent queries
+    W_K: Array = None  # type: ignore[assignment]  # required by `expected`, but for latent attention
+    W_V: Array = None  # type: ignore[assignment]  # the same
+    W_DQ: Array | None = None
+    W_UQ: Array | None = None
+    W_DKV: Array | None = None
+    W_KR: Array | None = None
+    W_UK: Array | None = None
+    W_UV: Array | None = None
     W_pos: Array | None = None
     sinks: Array | None = None
     W_in: Array | None = None
@@ -71,6 +82,9 @@ class Weights:
     b_K: Array | None = None
     b_V: Array | None = None
     b_O: Array | None = None
+    b_DQ: Array | None = None
+    b_DKV: Array | None = None
+    b_KR: Array | None = None
     b_in: Array | None = None
     b_gate: Array | None = None
     b_out: Array | None = None
@@ -99,6 +113,8 @@ class Weights:
     b_before_transform: Array | None = None
     g_final: Array | None = None
     b_final: Array | None = None
+    g_q_latent: Array | None = None
+    g_kv_latent: Array | None = None
     g_q: Array | None = None
     g_k: Array | None = None
     b_q: Array | None = None
@@ -174,10 +190,8 @@ def _required(c: Config) -> Iterator[tuple[str, Shape]]:
         yield "W_pos", (c.d_model, c.n_ctx)
     if c.sinks:
         yield "sinks", (c.n_layers, c.n_heads)
-    yield "W_Q", (c.n_layers, c.n_heads, c.d_head, c.d_model)
-    yield "W_K", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
-    yield "W_V", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
-    yield "W_O", (c.n_layers, c.n_heads, c.d_model, c.d_head)
+    yield from _reads(c) if c.latent is None else _latent_reads(c, c.latent)
+    yield "W_O", (c.n_layers, c.n_heads, c.d_model, c.d_value)
     if c.d_mlp:
         yield "W_in", (c.n_layers, c.d_mlp, c.d_model)
         yield "W_out", (c.n_layers, c.d_model, c.d_mlp)
@@ -190,10 +204,38 @@ def _required(c: Config) -> Iterator[tuple[str, Shape]]:
     yield "W_U", (c.d_out, c.d_model)
 
 
-def _optional(c: Config) -> Iterator[tuple[str, Shape]]:
+def _reads(c: Config) -> Iterator[tuple[str, Shape]]:
+    yield "W_Q", (c.n_layers, c.n_heads, c.d_head, c.d_model)
+    yield "W_K", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
+    yield "W_V", (c.n_layers, c.n_kv_heads, c.d_head, c.d_model)
+
+
+def _latent_reads(c: Config, e: Latent) -> Iterator[tuple[str, Shape]]:
+    if e.query_rank is None:
+        yield "W_Q", (c.n_layers, c.n_heads, c.d_head, c.d_model)
+    else:
+        yield "W_DQ", (c.n_layers, e.query_rank, c.d_model)
+        yield "W_UQ", (c.n_layers, c.n_heads, c.d_head, e.query_rank)
+    yield "W_DKV", (c.n_layers, e.rank, c.d_model)
+    yield "W_KR", (c.n_layers, e.d_shared, c.d_model)
+    yield "W_UK", (c.n_layers, c.n_heads, c.d_head - e.d_shared, e.rank)
+    yield "W_UV", (c.n_layers, c.n_heads, e.d_value, e.rank)
+
+
+def _biases_of_reads(c: Config) -> Iterator[tuple[str, Shape]]:
     yield "b_Q", (c.n_layers, c.n_heads, c.d_head)
     yield "b_K", (c.n_layers, c.n_kv_heads, c.d_head)
     yield "b_V", (c.n_layers, c.n_kv_heads, c.d_head)
+
+
+def _latent_biases(c: Config, e: Latent) -> Iterator[tuple[str, Shape]]:
+    yield ("b_Q", (c.n_layers, c.n_heads, c.d_head)) if e.query_rank is None else ("b_DQ", (c.n_layers, e.query_rank))
+    yield "b_DKV", (c.n_layers, e.rank)
+    yield "b_KR", (c.n_layers, e.d_shared)
+
+
+def _optional(c: Config) -> Iterator[tuple[str, Shape]]:
+    yield from _biases_of_reads(c) if c.latent is None else _latent_biases(c, c.latent)
     yield "b_O", (c.n_layers, c.d_model)
     if c.d_mlp:
         yield "b_in", (c.n_layers, c.d_mlp)
@@ -242,6 +284,10 @@ def _norms(c: Config) -> Iterator[tuple[str, Shape]]:
         yield from _norm(c, "before_transform", (c.d_model,))
     if c.final_norm:
         yield from _norm(c, "final", (c.d_model,))
+    if c.latent is not None:
+        yield "g_kv_latent", (c.n_layers, c.latent.rank)
+        if c.latent.query_rank is not None:
+            yield "g_q_latent", (c.n_layers, c.latent.query_rank)
     if c.qk_norm == "head":
         yield "g_q", (c.n_layers, c.d_head)
         yield "g_k", (c.n_layers, c.d_head)

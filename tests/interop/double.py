@@ -17,9 +17,14 @@ from torch.overrides import TorchFunctionMode
 class _Double(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.float:
-            function = torch.Tensor.double
+            function = _doubled
         args = tuple(_wider(value) for value in args)
         return function(*args, **{name: _wider(value) for name, value in (kwargs or {}).items()})
+
+
+def _doubled(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor in double precision, laid out anew as a tensor is that was raised from another precision."""
+    return tensor.double().clone(memory_format=torch.contiguous_format)
 
 
 def _wider(value: Any) -> Any:

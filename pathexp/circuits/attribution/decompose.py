@@ -227,7 +227,7 @@ class Decomposition(Answer):
         return f"L{layer}.{kind}"
 
 
-_OF_ATTENTION = ("b_O_", "b_attn_")
+_OF_ATTENTION = ("b_O_", "b_attn_", "b_DKV_")
 
 
 def stream_points(config: Config) -> tuple[str, ...]:

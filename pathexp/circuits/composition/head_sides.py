@@ -10,6 +10,7 @@ import numpy as np
 from ...algebra import LinearMap
 from ...budget import BUDGET
 from ...graph.form import score_form
+from ...graph.latents import refuse_keys
 from ...graph.ports import Ports
 from ...labels import head_label
 from .sides import Array, Side
@@ -37,6 +38,7 @@ class HeadSides:
         labels = tuple(f"{name}.{side}" for name in self.names)
         if side == "V":
             return Side(labels, self._values, np.swapaxes(self._outputs, 1, 2))
+        refuse_keys(self.ports.model.config, self.names[0])
         queries, keys = self._queries, self._keys
         turn = self._rotations()
         if side == "Q":
@@ -71,7 +73,7 @@ class HeadSides:
         return np.repeat(np.array(arrays), c.n_heads, axis=0)
 
     def _read(self, side: str) -> Array:
-        """W_Q, W_K or W_V of all heads, norms folded if so asked, (heads, d_head, d_model)."""
+        """W_Q, W_K or W_V of all heads, norms folded if so asked, (heads, d_head or d_value, d_model)."""
         return self._stacked(side, lambda name: self.ports.reader(f"{name}.{side}").T)
 
     @property
@@ -84,7 +86,7 @@ class HeadSides:
 
         def make() -> Array:
             c = self.ports.model.config
-            made = np.empty((len(self.names), c.d_head, c.d_model))
+            made = np.empty((len(self.names), c.d_head if side in "QK" else c.d_value, c.d_model))
             for at, name in enumerate(self.names):
                 made[at] = map_of(name).dense().T
             made.setflags(write=False)

@@ -46,7 +46,7 @@ def ov_spectrum(head: Head) -> Spectrum:
     return replace(found, exponent=exponent)
 
 
-_ON_THE_WAY_OV = ("W_E", "g_embed", "g_attn", "W_V", "W_O", "g_attn_post", "g_final", "W_U")
+_ON_THE_WAY_OV = ("W_E", "g_embed", "g_attn", "W_V", "W_DKV", "g_kv_latent", "W_UV", "W_O", "g_attn_post", "g_final", "W_U")
 _ON_THE_WAY_QK = ("W_E", "g_embed", "g_attn", "W_Q", "W_K", "g_attn", "g_embed", "W_E")
 
 
@@ -61,6 +61,7 @@ def _rescaled(head: Head, names: tuple[str, ...]) -> tuple[Head, int]:
         (head.layer, model.config.kv_head(head.index)),
     )
     place = {"g_attn": layer, "g_attn_post": layer, "W_Q": query, "W_O": query, "W_K": key, "W_V": key}
+    place |= {"W_DKV": layer, "g_kv_latent": layer, "W_UV": query}
     found = scales(head.model)
     shrunk = sum(int(found[name][place.get(name, ())].sum()) for name in names if name in found)
     return replace(head, model=model), shrunk
@@ -169,7 +170,8 @@ def copying_notes(heads: Sequence[HeadCopying]) -> Iterator[Note]:
     """Yield why some scores are undefined, if any are."""
     if any(each.qk is None for each in heads):
         yield Note(
-            "Under rotary positions there is one QK spectrum per distance: qk_spectrum(head, distance)."
+            "Under rotary positions there is one QK spectrum per distance, qk_spectrum(head, distance); of latent attention "
+            "there is none."
         )
     if reasons := {s.reason for each in heads for s in (each.ov, each.qk) if s is not None and s.reason}:
         yield Note(f"Undefined scores: {', '.join(sorted(reasons))}.")
@@ -195,5 +197,10 @@ def copying(model: Model) -> Copying:
     return Copying(model, tuple(_copying(each) for each in every_head(model)))
 
 
+def has_qk(head: Head) -> bool:
+    """Return whether a head has one QK circuit of weights alone: not under rotary positions, nor of a latent."""
+    return not head.form.by_distance and head.model.config.latent is None
+
+
 def _copying(each: Head) -> HeadCopying:
-    return HeadCopying(each.label, ov_spectrum(each), None if each.form.by_distance else qk_spectrum(each))
+    return HeadCopying(each.label, ov_spectrum(each), qk_spectrum(each) if has_qk(each) else None)

@@ -23,6 +23,7 @@ from ...graph.from_weights import (
     unembedding,
     writing,
 )
+from ...graph.latents import refuse_keys
 from ...graph.reading import head_place
 from ...labels import head_label
 from ...model import Model
@@ -79,22 +80,28 @@ class Head(Answer):
 
     @property
     def W_K(self) -> LinearMap:
-        """(d_head, d_model): what keys read of the stream; shared by a group of heads under grouped queries."""
+        """(d_head, d_model): what keys read of the stream; shared by a group of heads under grouped queries.
+
+        Raises GraphError for latent attention, where keys are no one map of weights.
+        """
+        refuse_keys(self.model.config, self.label)
         return self._weights.w_read("K", self.layer, self.index).numbers()
 
     @property
     def W_V(self) -> LinearMap:
-        """(d_head, d_model): what values read of the stream; shared like W_K."""
+        """(d_head or d_value, d_model): what values read of the stream; shared like W_K."""
         return self._weights.w_read("V", self.layer, self.index).numbers()
 
     @property
     def W_O(self) -> LinearMap:
-        """(d_model, d_head): where the head writes."""
+        """(d_model, d_head or d_value): where the head writes."""
         return self._weights.w_o(self.layer, self.index).numbers()
 
     def reads(self, side: Side) -> LinearMap:
         """Return what queries ("Q"), keys ("K") or values ("V") read, norm gains included, (d_head, d_model)."""
         expect("reads", side=(side, one_of("Q", "K", "V")))
+        if side == "K":
+            refuse_keys(self.model.config, self.label)
         weight = self._weights.w_read(side, self.layer, self.index).numbers()
         return compose(weight, *reading(self.model, self.layer))
 
@@ -125,6 +132,7 @@ class Head(Answer):
 
         Raises FreezeError under rotary positions, where there is one form per distance: use `QK_at`.
         """
+        refuse_keys(self.model.config, self.label)
         self._refuse_rotary("QK")
         return compose(self.W_Q.T, self.W_K)
 
@@ -151,6 +159,7 @@ class Head(Answer):
 
         Raises FreezeError under rotary positions: use `qk_table_at`.
         """
+        refuse_keys(self.model.config, self.label)
         self._refuse_rotary("qk_table")
         return self.qk_table_at(0)
 
@@ -164,7 +173,7 @@ class Head(Answer):
         """Yield what can be shown of QK and OV: nothing of a post-norm model, no QK without its distance."""
         if has_token_space(self.model.config):
             names = self.model.token_string, self.model.output_string
-            if self.distance is not None or not self.form.by_distance:
+            if self.model.config.latent is None and (self.distance is not None or not self.form.by_distance):
                 stream, table = self.QK_at(self.distance or 0), self.qk_table_at(self.distance or 0)
                 yield Circuit(self.label, "QK", stream, table, self.form.scale, *names)
             yield Circuit(self.label, "OV", self.OV, self.ov_table, 1.0, *names)
@@ -175,6 +184,12 @@ class Head(Answer):
                 f"{what} of {self.label}: under rotary positions a head has one such form per distance between "
                 f"query and key, and none without; use {what}_at(distance), or --distance in a command"
             )
+
+
+LATENT = (
+    "latent attention: no QK circuit of weights alone, since the scale of a run's norm stands in part of the keys; "
+    "ask for scores on a run"
+)
 
 
 def every_head(model: Model) -> Iterator[Head]:
@@ -190,6 +205,8 @@ def head_parts(model: Model, heads: Sequence[Head], k: int) -> Iterator[Part]:
     yield from circuit_parts(shown, k)
     if not has_token_space(model.config):
         yield Note("token tables cannot be read off the weights of a post-norm model")
+    elif model.config.latent is not None:
+        yield Note(LATENT)
     elif len(shown) < 2 * len(heads):
         yield Note("under rotary positions there is one QK circuit per distance: give distance (--distance)")
 

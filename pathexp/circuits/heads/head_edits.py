@@ -14,7 +14,7 @@ from ...graph.reading import head_place
 from ...model import Model, rewrite
 from ...model.model import check_model
 
-_OV, _QK = ("W_V", "W_O", "b_V"), ("W_Q", "W_K", "b_Q", "b_K", "sinks")
+_OV, _QK = ("W_V", "W_UV", "W_O", "b_V"), ("W_Q", "W_UQ", "W_K", "W_UK", "b_Q", "b_K", "sinks")
 _NORMS = ("g_q", "g_k", "b_q", "b_k")
 
 
@@ -22,7 +22,7 @@ def swap_ov(model: Model, a: str, b: str) -> Model:
     """Return the model in which two heads have exchanged what they write (W_V, W_O, b_V), not where they attend.
 
     Key/value heads that are shared become one for each head first, so that no third head changes. Norms and
-    ALiBi slopes stay with the places. Elhage et al. 2021, "Attention Heads as Information Movement".
+    ALiBi slopes stay with the places. Raises PathexpError for heads of two layers of latent attention. Elhage et al. 2021, "Attention Heads as Information Movement".
 
     >>> import pathexp as px
     >>> model = px.random_model(layers=2, heads=2)
@@ -31,13 +31,14 @@ def swap_ov(model: Model, a: str, b: str) -> Model:
     True
     """
     check_model(model, "swap_ov")
+    _check_latents(model, a, b, "OV")
     return _swapped(model, a, b, _OV, "OV")
 
 
 def swap_qk(model: Model, a: str, b: str) -> Model:
     """Return the model in which two heads have exchanged where they look (W_Q, W_K, b_Q, b_K, sinks, LayerNorms of their own).
 
-    As `swap_ov`; Elhage et al. 2021, "Attention Heads as Information Movement". Raises PathexpError where queries and
+    As `swap_ov`, which of a latent exchanges what each head makes of it; Elhage et al. 2021, "Attention Heads as Information Movement". Raises PathexpError where queries and
     keys are normed by weights that heads share.
 
     >>> import pathexp as px
@@ -47,6 +48,7 @@ def swap_qk(model: Model, a: str, b: str) -> Model:
     True
     """
     check_model(model, "swap_qk")
+    _check_latents(model, a, b, "QK")
     if model.config.qk_norm == "projection":
         raise PathexpError(
             f"QK of {a} and {b} cannot be swapped: queries and keys are normed over all heads of a layer "
@@ -61,7 +63,7 @@ def swap_qk(model: Model, a: str, b: str) -> Model:
 def rebase_ov(model: Model, label: str, basis: ArrayLike) -> Model:
     """Return the model with a head's value vectors in another basis: W_V → M W_V, b_V → M b_V, W_O → W_O M⁻¹.
 
-    `basis` M is (d_head, d_head) and invertible. Nothing that the model computes changes: value vectors are
+    `basis` M is (d_head, d_head), (d_value, d_value) of latent attention, and invertible. Nothing that the model computes changes: value vectors are
     by-products of W_OV. Elhage et al. 2021, "Attention Heads as Information Movement".
 
     The model's history records it, and logits are compared before and after.
@@ -71,7 +73,7 @@ def rebase_ov(model: Model, label: str, basis: ArrayLike) -> Model:
     """
     check_model(model, "rebase_ov")
     place = head_place(model.config, label)
-    M, inverse = _invertible(basis, model.config.d_head, label)
+    M, inverse = _invertible(basis, model.config.d_value, label)
     return rewrite.proven(model, _turned_ov(model, place, M, inverse), f"rebase_ov({label})")
 
 
@@ -98,6 +100,10 @@ def rebase_qk(model: Model, label: str, basis: ArrayLike) -> Model:
             f"QK of {label} cannot be re-based under rotary positions: pairs of its numbers are turned by angles "
             "of their own between W_Q and W_K, so the basis matters. OV can: rebase_ov"
         )
+    if config.latent is not None:
+        raise PathexpError(
+            f"QK of {label} cannot be re-based: part of its keys is shared by all heads of the layer. OV can: rebase_ov"
+        )
     if config.qk_norm is not None:
         raise PathexpError(
             f"QK of {label} cannot be re-based: its queries and keys are normed in their basis"
@@ -116,15 +122,39 @@ def turned_head(model: Model, label: str, R: Array, circuit: Literal["QK", "OV"]
 
 
 def _turned_ov(model: Model, place: tuple[int, int], M: Array, inverse: Array) -> Model:
-    return _with(ungrouped(model), place, W_V=lambda w: M @ w, b_V=lambda b: M @ b, W_O=lambda w: w @ inverse)
+    return _with(
+        ungrouped(model), place,
+        W_V=lambda w: M @ w, W_UV=lambda w: M @ w, b_V=lambda b: M @ b, W_O=lambda w: w @ inverse,
+    )  # fmt: skip
 
 
 def _turned_qk(model: Model, place: tuple[int, int], M: Array, inverse: Array) -> Model:
     dual = inverse.T
+    if model.config.latent is not None:
+        return _turned_own_part(model, place, M, dual)
     return _with(
         ungrouped(model), place,
         W_K=lambda w: M @ w, b_K=lambda b: M @ b, W_Q=lambda w: dual @ w, b_Q=lambda b: dual @ b,
     )  # fmt: skip
+
+
+def _turned_own_part(model: Model, place: tuple[int, int], M: Array, dual: Array) -> Model:
+    """Latent attention: the part of keys and queries that is the head's own, in another basis."""
+
+    def own(w: Array) -> Array:
+        turned = np.array(w)
+        turned[-len(M) :] = dual @ w[-len(M) :]
+        return turned
+
+    return _with(model, place, W_UK=lambda w: M @ w, W_Q=own, W_UQ=own, b_Q=own)
+
+
+def _check_latents(model: Model, a: str, b: str, what: str) -> None:
+    if model.config.latent is not None and len({head_place(model.config, label)[0] for label in (a, b)}) > 1:
+        raise PathexpError(
+            f"{what} of {a} and {b} cannot be swapped: their layers compress what they read to latents of their own. Name "
+            "two heads of one layer"
+        )
 
 
 def ungrouped(model: Model) -> Model:

@@ -33,7 +33,8 @@ def positional_patterns(model: Model, layer: int, positions: int) -> Array:
 
 _STACKED = (
     "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "g_attn", "b_attn", "g_attn_post", "b_attn_post",
-    "g_q", "g_k", "b_q", "b_k", "sinks",
+    "g_q", "g_k", "b_q", "b_k", "sinks", "W_DQ", "W_UQ", "W_DKV", "W_KR", "W_UK", "W_UV", "b_DQ", "b_DKV", "b_KR",
+    "g_q_latent", "g_kv_latent",
 )  # fmt: skip
 _WHOLE = ("W_pos", "g_embed", "b_embed", "g_final", "b_final")
 

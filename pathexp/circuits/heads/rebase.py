@@ -97,7 +97,7 @@ def rebase(
     """
     check_trace(trace, "rebase")
     expect("rebase", head=(head, TEXT), circuit=(circuit, one_of("OV", "QK").or_none), seed=(seed, SEED))
-    size = trace.config.d_head
+    size = trace.config.d_head if circuit == "QK" else trace.config.d_value
     matrix = np.random.default_rng(seed).standard_normal((size, size)) if basis is None else basis
     circuits = ("OV", "QK") if circuit is None else (circuit,)
     changed = trace.model

@@ -127,7 +127,7 @@ class LivePaths(KeptPaths):
         clean = self.clean(component)
         query, key, value = (stream if side in sides else clean for side in "qkv")
         no_bias = "".join(set("qkv") & set(sides)) if "b_attn" in dropped else ""
-        value_bias = "b_V" not in dropped or "v" not in sides
+        value_bias = dropped.isdisjoint(("b_V", "b_DKV")) or "v" not in sides
         return head_outputs(
             self.trace.model,
             component.layer,

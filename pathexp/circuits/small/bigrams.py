@@ -18,6 +18,7 @@ from ...expansion.header import counted, model_facts
 from ...graph import Array
 from ...model import Model, Weights
 from ...model.model import check_model, check_predicts_tokens
+from ...model.weights import expected
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally, Tokens
@@ -211,7 +212,8 @@ def without_layers(model: Model) -> Model:
     c, arrays = model.config, model.weights.arrays()
     config = replace(c, n_layers=0, d_mlp=0, experts=None, gated=False, parallel=None, windows=None)
     kept = {name: arrays[name] for name in _WHOLE if name in arrays}
-    kept |= {name: arrays[name][:0] for name in ("W_Q", "W_K", "W_V", "W_O")}
+    of_layers = (name for name, place in expected(config).items() if place.required and name not in kept)
+    kept |= {name: arrays[name][:0] for name in of_layers}
     return Model(config, Weights(**kept), model.tokenizer, f"{model.name}, direct path")
 
 

@@ -121,7 +121,8 @@ def bottlenecks(
 ) -> Bottlenecks:
     """Return the bottleneck table: one row per depth of the stream.
 
-    A head writes d_head dimensions and reads 3 · d_head (queries, keys, values; grouped keys and values once), an MLP
+    A head writes d_head dimensions and reads 3 · d_head (queries, keys, values; grouped keys and values once; of latent
+    attention the latents and the shared key, once for all heads), an MLP
     writes and reads d_mlp at most (experts of a layer all together); no one writes or reads more than d_model. With a corpus, the effective rank of the
     stream over 50 windows, or those of a `Corpus`; see `Limits` for stopping and resuming. Costs a run
     per window and O(depths · d_model²) memory. Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth".
@@ -159,7 +160,7 @@ def _wanted(config: Config) -> Iterator[tuple[str, int]]:
     yield "embed", 0
     for point in stream_points(c):
         attention = both or not c.has_mlps or point.endswith(".mid")
-        yield point, c.n_heads * c.d_head * attention + _neurons(c, point) * (both or not attention)
+        yield point, c.n_heads * c.d_value * attention + _neurons(c, point) * (both or not attention)
 
 
 def _counted(config: Config, side: str) -> Iterator[tuple[str, int]]:
@@ -167,14 +168,22 @@ def _counted(config: Config, side: str) -> Iterator[tuple[str, int]]:
     c, d = config, config.d_model
     positions = min(c.n_ctx, d) if c.positions in ("learned", "sinusoidal") else 0
     yield "embed", min(c.d_vocab, d) + positions
-    head = min(c.d_head, d)
-    heads = c.n_heads * head if side == "written" else (c.n_heads + 2 * c.n_kv_heads) * head
+    heads = c.n_heads * min(c.d_value, d) if side == "written" else _read_by_heads(c)
     for point in stream_points(c):
         both = c.parallel is not None
         attention = both or not c.has_mlps or point.endswith(".mid")
         neurons = min(d, _neurons(c, point) * (2 if c.gated and side == "read" else 1))
         yield point, heads * attention + neurons * (both or not attention)
     yield "end", min(c.d_out, d)
+
+
+def _read_by_heads(c: Config) -> int:
+    """Dimensions that queries, keys and values of a layer read."""
+    head = min(c.d_head, c.d_model)
+    if c.latent is None:
+        return (c.n_heads + 2 * c.n_kv_heads) * head
+    queries = min(c.n_heads * head, c.latent.query_rank or c.n_heads * head)
+    return min(queries, c.d_model) + min(c.latent.rank + c.latent.d_shared, c.d_model)
 
 
 def _neurons(config: Config, point: str) -> int:

@@ -64,6 +64,7 @@ def cancelled(
         read, label = written @ bases[found.component], read_label(found.component)
         pattern = trace.patterns[label.layer or 0, label.index or 0]
         scale = np.asarray(trace.norm_scales.get(f"L{label.layer}.attn", 1.0)).reshape(-1)
+        scale = scale * np.asarray(trace.norm_scales.get(f"L{label.layer}.kv_latent", 1.0)).reshape(-1)
         back = maps[found.component].apply(written) * (np.diag(pattern) * scale)[:, None]
         sums |= {f"h{i}/read": read.sum(0), f"h{i}/read size": np.array(np.vdot(read, read))}
         sums |= {

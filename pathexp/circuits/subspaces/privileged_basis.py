@@ -205,13 +205,13 @@ def _rotated(model: Model, seed: int) -> Iterator[tuple[str, Model, str]]:
         "gains, biases or centering of norms",
     )
     if c.n_layers:
-        R = orthogonal(c.d_head, seed + 1)
+        own = "" if c.latent is None else ", the part of its own"
         yield (
-            "queries and keys",
-            turned_head(model, "L0H0", R, "QK"),
-            "rotary positions or norms of queries and keys",
+            f"queries and keys{own}",
+            turned_head(model, "L0H0", orthogonal(c.d_head - (c.latent.d_shared if c.latent else 0), seed + 1), "QK"),
+            "none is known" if c.latent else "rotary positions or norms of queries and keys",
         )
-        yield "values", turned_head(model, "L0H0", R, "OV"), "none is known"
+        yield "values", turned_head(model, "L0H0", orthogonal(c.d_value, seed + 1), "OV"), "none is known"
     if c.n_layers and c.d_mlp:
         yield (
             "neurons",

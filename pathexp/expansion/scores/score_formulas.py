@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Factor, OneHot, Operator, ResidualGraph, Sink, Source, Step, chain
+from ...graph.factors import Factors
 from ...graph.form import ScoreForm
 from ...graph.reading import Side, head_place, reading_graph_of_sizes
 from ...model import Config
@@ -61,7 +62,7 @@ class ScoreFormulas:
         graph, c = reading_graph_of_sizes(self.graph, self.head, side), self.config
         if c is None:
             return graph
-        norm = self._norm(side, graph) if c.qk_norm else ()
+        norm = self._norm(side, graph) if c.qk_norm else self._latent(side)
         graph = replace(graph, sink=Sink(side, chain(norm, graph.sink.operator)))
         if c.positions != "qk":
             return graph
@@ -78,6 +79,11 @@ class ScoreFormulas:
         gain, center = (Factor(symbol, graph.d_out, graph.d_out) for symbol in (f"G_{name}", "C_head"))
         centers = self.config is not None and self.config.qk_norm == "layernorm"
         return (Step((scales,), (gain, center) if centers else (gain,)),)
+
+    def _latent(self, side: Side) -> Operator:
+        """The frozen norm of what queries or keys are made of, if there is one."""
+        made = None if self.config is None else Factors.of(self.config)
+        return made.head_norm(side, *head_place(made.config, self.head)) if made else ()
 
     @property
     def by_distance(self) -> bool:

@@ -19,6 +19,7 @@ from .checkpoint import Checkpoint, Renamed, check_layers, refuse_quantized
 from .families.bert import BERT, ROBERTA
 from .families.bloom import BLOOM
 from .families.cohere import COHERE, COHERE2
+from .families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from .families.distilbert import DISTILBERT
 from .families.falcon import FALCON
 from .families.gpt2 import GPT2
@@ -63,6 +64,8 @@ FAMILIES: Mapping[str, Family] = {
     "camembert": ROBERTA,
     "cohere": COHERE,
     "cohere2": COHERE2,
+    "deepseek_v2": DEEPSEEK_V2,
+    "deepseek_v3": DEEPSEEK_V3,
     "distilbert": DISTILBERT,
     "falcon": FALCON,
     "gemma": GEMMA,

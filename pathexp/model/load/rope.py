@@ -210,6 +210,16 @@ def _attention_factor(keys: Keys, given: Mapping[str, Any], factor: float) -> fl
     return (0.1 * scale * math.log(factor) + 1) / (0.1 * all_dims * math.log(factor) + 1)
 
 
+def mean_scale(keys: Keys) -> float:
+    """What DeepSeek multiplies queries and keys by, whole, where positions are stretched: 0.1 · mscale_all_dim · ln(factor) + 1."""
+    given = _parameters(keys)
+    all_dims = _number(keys, given, "mscale_all_dim", 0.0)
+    if given.get("rope_type", "default") == "default" or not all_dims:
+        return 1.0
+    factor = _number(keys, given, "factor", 1.0)
+    return 0.1 * all_dims * math.log(factor) + 1 if factor > 1 else 1.0
+
+
 def _original(keys: Keys, given: Mapping[str, Any]) -> int:
     """The context that the model was trained with before it was stretched, in tokens."""
     outer = keys.get("original_max_position_embeddings")

@@ -17,7 +17,7 @@ from .norms import MLP, all_norms, multiplied
 from .proof import Step, rewritten
 
 _WRITE = ("W_E", "W_pos", "W_O", "W_out", "W_out_experts", "W_out_shared")
-_READ = ("W_Q", "W_K", "W_V", *(weight for weight, _ in MLP))
+_READ = ("W_Q", "W_K", "W_V", "W_DQ", "W_DKV", "W_KR", *(weight for weight, _ in MLP))
 _VECTORS = ("b_O", "b_out", "b_out_experts", "b_out_shared")
 
 

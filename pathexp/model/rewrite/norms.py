@@ -14,7 +14,10 @@ from ..weights import Array, expected
 from .draft import Draft
 from .proof import Step, rewritten
 
-_HEADS = (("W_Q", "b_Q"), ("W_K", "b_K"), ("W_V", "b_V"))
+_HEADS = (
+    ("W_Q", "b_Q"), ("W_K", "b_K"), ("W_V", "b_V"), ("W_DQ", "b_DQ"), ("W_DKV", "b_DKV"), ("W_KR", "b_KR"),
+)  # fmt: skip
+"""What of attention reads the stream, each with its bias; of latent attention what compresses, and the shared key."""
 MLP = (
     ("W_in", "b_in"), ("W_gate", "b_gate"), ("W_in_experts", "b_in_experts"), ("W_gate_experts", "b_gate_experts"),
     ("W_in_shared", "b_in_shared"), ("W_gate_shared", "b_gate_shared"), ("W_router", "b_router"),
@@ -23,13 +26,18 @@ MLP = (
 """What reads behind the attention, of MLPs and of experts, each with its bias."""
 
 
+LATENTS = {"kv_latent": (("W_UK", "b_UK"), ("W_UV", "b_UV")), "q_latent": (("W_UQ", "b_UQ"),)}
+"""What reads the latents of latent attention; their norms have no bias, and these maps take none."""
+
+
 def fold_norms(model: Model, norms: Sequence[str] | None = None) -> Model:
     """Fold the gains and biases of norms into the maps that read through them; what remains only normalizes.
 
     W (g ∘ y + b) = (W diag(g)) y + W b, for every reader: W_Q, W_K, W_V; W_in and W_gate, routers; W_U. A tied
     unembedding is untied first. RMSNorm has a gain only, and nothing is centered.
 
-    norms: which, of "attn", "mlp", "final", "before_transform" (default: all that have a gain or a bias).
+    norms: which, of "attn", "mlp", "final", "before_transform", and of latent attention "kv_latent" and "q_latent" (default: all
+    that have a gain or a bias).
 
     Raises RewriteError, naming the norm, where that cannot be: a norm that writes to the stream (post-norm,
     branch norms, the norm after the embedding), and the gain of a norm after which positions are added.
@@ -60,7 +68,10 @@ def readers(config: Config, norm: str) -> tuple[tuple[str, str], ...]:
         return (("W_transform", "b_transform"),)
     if norm == "mlp":
         return mlp
-    return _HEADS + (mlp if config.parallel == "shared" else ())
+    if norm in LATENTS:
+        return LATENTS[norm]
+    heads = tuple(pair for pair in _HEADS if pair[0] in places)
+    return heads + (mlp if config.parallel == "shared" else ())
 
 
 def all_norms(config: Config) -> tuple[str, ...]:
@@ -70,7 +81,8 @@ def all_norms(config: Config) -> tuple[str, ...]:
 
 
 def _known(model: Model, norms: Sequence[str] | None) -> Sequence[str]:
-    there = all_norms(model.config)
+    latents = [name for name in LATENTS if f"g_{name}" in expected(model.config)]
+    there = (*all_norms(model.config), *latents)
     unknown = [name for name in norms or () if name not in there]
     if isinstance(norms, str) or unknown:
         raise RewriteError(
@@ -80,7 +92,7 @@ def _known(model: Model, norms: Sequence[str] | None) -> Sequence[str]:
 
 
 def _has(model: Model, name: str) -> bool:
-    return any(getattr(model.weights, f"{kind}_{name}") is not None for kind in "gb")
+    return any(getattr(model.weights, f"{kind}_{name}", None) is not None for kind in "gb")
 
 
 def _problems(model: Model, name: str) -> Iterator[str]:
