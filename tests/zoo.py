@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from pathexp.model.handmade import induction_model, random_model, zero_layer_bigram
+from pathexp.model.latent import Latent
 from pathexp.model.model import Model
 from pathexp.model.rotary import Dynamic, Linear, Llama3, LongRope, Rotary, Yarn
 from pathexp.model.routing import Experts
@@ -142,6 +143,14 @@ FAMILIES: Mapping[str, Maker] = {
     "gpt-oss": partial(
         _mixture, sinks=True, windows=(4, None), activation="quick_gelu", rotary=Rotary(scaling=Yarn(factor=4.0, original_n_ctx=10)),
         experts=Experts(count=3, chosen=2, width=6, normalized=True, limit=0.9, shift=1.0), seed=69,
+    ),
+    "deepseek-v2": partial(
+        _llama, kv_heads=4, d_head=7, rotary=Rotary(pairing="adjacent"),
+        latent=Latent(rank=6, d_shared=4, d_value=5, query_rank=8, eps=1e-3),
+        experts=Experts(count=3, chosen=2, width=6, layers=(1,), shared=4), seed=70,
+    ),
+    "latent-as-wide-as-the-stream": partial(
+        _block, heads=3, d_head=5, positions="alibi", norm="layernorm", latent=Latent(rank=14, d_shared=2, d_value=5), seed=71,
     ),
     "relu-gated-no-norm": partial(_block, activation="relu", gated=True, positions="qk", seed=48),
     "parallel-no-norm": partial(_block, parallel="shared", positions="none", seed=49),

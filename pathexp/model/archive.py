@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,8 @@ def _checked(archive: Zipped) -> dict[str, npt.NDArray[Any]]:
     found = {HEADER: archive.array(HEADER)}
     places = expected(Config.from_dict(_entry(_read_header(found[HEADER]), "config", dict)))
     names = [name for name in archive.names if name != HEADER]
+    if missing := [name for name, place in places.items() if place.required and name not in names]:
+        raise LoadError(f"arrays missing: {_listed(missing)}.")
     for name in names:
         _check_claim(name, archive, places)
     return found | {name: archive.array(name) for name in names}
@@ -193,11 +195,9 @@ def _history(header: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    known = {field.name: field.default is MISSING for field in fields(Weights)}
-    unknown = [name for name in names if name not in known]
-    missing = [name for name, required in known.items() if required and name not in names]
-    if unknown or missing:
-        raise LoadError(f"arrays missing: {_listed(missing)}; arrays not known: {_listed(unknown)}.")
+    known = [field.name for field in fields(Weights)]
+    if unknown := [name for name in names if name not in known]:
+        raise LoadError(f"arrays not known: {_listed(unknown)}.")
 
 
 def _weights(raw: Mapping[str, npt.NDArray[Any]], config: Config) -> Weights:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ from .positions import distances, visible
 from .weights import Weights, at
 
 Array = npt.NDArray[np.float64]
+NO_OTHERS: Mapping[str, Weights] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,17 @@ class Attention:
 
 def attend(
     read: Array, where: Array, layer: int, config: Config, weights: Weights, *, keys_from: Array | None = None,
-    of_values: Weights | None = None,
+    apart: Mapping[str, Weights] = NO_OTHERS,
 ) -> Attention:
     """The attention of one layer: ``read`` (n, d) gives values, ``where`` queries, and keys unless ``keys_from``.
 
-    ``of_values``: other weights that make the values, such as those without a bias.
+    ``apart``: other weights that make keys "k" or values "v", such as those without a bias.
     """
     queries, query_scales = read_queries(where, layer, config, weights)
-    keys, key_scales = read_keys(where if keys_from is None else keys_from, layer, config, weights)
-    values, value_scales = read_values(read, layer, config, weights if of_values is None else of_values)
+    keys, key_scales = read_keys(
+        where if keys_from is None else keys_from, layer, config, apart.get("k", weights)
+    )
+    values, value_scales = read_values(read, layer, config, apart.get("v", weights))
     queries, keys = (np.ascontiguousarray(turned(heads, layer, config)) for heads in (queries, keys))
     scores = entering(queries, keys, layer, config)
     pattern = softmax(scores, at(weights.sinks, layer))

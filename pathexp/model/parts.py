@@ -49,12 +49,12 @@ def embedded(model: Model, stream: Array) -> Array:
 
 
 def head_outputs(
-    model: Model, layer: int, reads: Reads, *, no_norm_bias: str = "", value_bias: bool = True
+    model: Model, layer: int, reads: Reads, *, no_norm_bias: str = "", value_bias: bool = True, no_latent_bias: str = ""
 ) -> Array:
     """What each head of a layer gives, (H, n, d), for streams (n, d) that Q, K and V read.
 
     Norms and patterns are computed for these streams; ``no_norm_bias`` names those of "qkv" that read without the
-    norm's bias. The output bias is no head's and is left out; norm and multiplier behind the heads: `after_block`.
+    norm's bias, ``no_latent_bias`` those of "kv" that are made of a latent without b_DKV. The output bias is no head's and is left out; norm and multiplier behind the heads: `after_block`.
     """
     c, w = model.config, model.weights
     with np.errstate(over="ignore", invalid="ignore"):
@@ -65,8 +65,10 @@ def head_outputs(
         if c.positions == "qk":
             where = Run(c, w).positions(len(query))
             query, key = query + where, key + where
-        of_values = w if value_bias else replace(w, b_V=None, b_DKV=None)
-        z = attend(value, query, layer, c, w, keys_from=key, of_values=of_values).z
+        apart = {side: replace(w, b_DKV=None) for side in no_latent_bias}
+        if not value_bias:
+            apart["v"] = replace(apart.get("v", w), b_V=None)
+        z = attend(value, query, layer, c, w, keys_from=key, apart=apart).z
     given: Array = z @ np.swapaxes(w.W_O[layer], -1, -2)
     return given
 

@@ -119,9 +119,9 @@ def _attention(model: Model, read: list[Vector], layer: int, found: Naive) -> li
     where = read
     if c.positions == "qk":
         where = [[y + float(w.W_pos[i, j]) for i, y in enumerate(x)] for j, x in enumerate(read)]  # type: ignore[index]
-    Q = [[_dense(w.W_Q[layer, h], x, _bias(w.b_Q, layer, h)) for h in range(c.n_heads)] for x in where]
-    K = [[_dense(w.W_K[layer, g], x, _bias(w.b_K, layer, g)) for g in range(c.n_kv_heads)] for x in where]
-    V = [[_dense(w.W_V[layer, g], x, _bias(w.b_V, layer, g)) for g in range(c.n_kv_heads)] for x in read]
+    Q = [[_query(model, layer, h, x) for h in range(c.n_heads)] for x in where]
+    K = [[_key(model, layer, g, x) for g in range(c.n_kv_heads)] for x in where]
+    V = [[_value(model, layer, g, x) for g in range(c.n_kv_heads)] for x in read]
     Q = [
         [_turn(model, layer, len(read), q, place) for q in _qk_norm(model, x, w.g_q, w.b_q, layer)]
         for place, x in enumerate(Q)
@@ -137,9 +137,40 @@ def _attention(model: Model, read: list[Vector], layer: int, found: Naive) -> li
         rows = [_row(model, [x[h] for x in Q], [x[g] for x in K], i, h, layer) for i in range(len(read))]
         found.patterns[-1].append(rows)
         for i, row in enumerate(rows):
-            z = [math.fsum(row[j] * V[j][g][k] for j in range(len(row))) for k in range(c.d_head)]
+            z = [math.fsum(row[j] * V[j][g][k] for j in range(len(row))) for k in range(len(V[0][g]))]
             out[i] = [a + b for a, b in zip(out[i], _dense(w.W_O[layer, h], z, None), strict=True)]
     return out
+
+
+def _query(model: Model, layer: int, head: int, x: Vector) -> Vector:
+    c, w = model.config, model.weights
+    if c.latent is None or c.latent.query_rank is None:
+        return _dense(w.W_Q[layer, head], x, _bias(w.b_Q, layer, head))
+    latent = _dense(w.W_DQ[layer], x, _bias(w.b_DQ, layer))  # type: ignore[index]
+    return _dense(w.W_UQ[layer, head], _rms(latent, c.latent.eps, _bias(w.g_q_latent, layer), None), None)  # type: ignore[index]
+
+
+def _key(model: Model, layer: int, head: int, x: Vector) -> Vector:
+    """Of latent attention: first the part that is turned and that all heads have, then the head's own."""
+    c, w = model.config, model.weights
+    if c.latent is None:
+        return _dense(w.W_K[layer, head], x, _bias(w.b_K, layer, head))
+    shared = _dense(w.W_KR[layer], x, _bias(w.b_KR, layer))  # type: ignore[index]
+    return shared + _dense(w.W_UK[layer, head], _latent(model, layer, x), None)  # type: ignore[index]
+
+
+def _value(model: Model, layer: int, head: int, x: Vector) -> Vector:
+    w = model.weights
+    if model.config.latent is None:
+        return _dense(w.W_V[layer, head], x, _bias(w.b_V, layer, head))
+    return _dense(w.W_UV[layer, head], _latent(model, layer, x), None)  # type: ignore[index]
+
+
+def _latent(model: Model, layer: int, x: Vector) -> Vector:
+    c, w = model.config, model.weights
+    assert c.latent is not None
+    before = _dense(w.W_DKV[layer], x, _bias(w.b_DKV, layer))  # type: ignore[index]
+    return _rms(before, c.latent.eps, _bias(w.g_kv_latent, layer), None)
 
 
 def _qk_norm(model: Model, heads: list[Vector], gain: Any, bias: Any, layer: int) -> list[Vector]:

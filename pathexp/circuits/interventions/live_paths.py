@@ -127,13 +127,15 @@ class LivePaths(KeptPaths):
         clean = self.clean(component)
         query, key, value = (stream if side in sides else clean for side in "qkv")
         no_bias = "".join(set("qkv") & set(sides)) if "b_attn" in dropped else ""
-        value_bias = dropped.isdisjoint(("b_V", "b_DKV")) or "v" not in sides
+        value_bias = "b_V" not in dropped or "v" not in sides
+        no_latent_bias = "".join(set("kv") & set(sides)) if "b_DKV" in dropped else ""
         return head_outputs(
             self.trace.model,
             component.layer,
             (query, key, value),
             no_norm_bias=no_bias,
             value_bias=value_bias,
+            no_latent_bias=no_latent_bias,
         )
 
     def _neurons(self, component: Component, stream: Array, sides: str, dropped: frozenset[str]) -> Array:

@@ -128,11 +128,14 @@ def privileged(model):
 def test_spaces_with_a_basis_are_those_where_something_acts_by_coordinate(name):
     model = ZOO_AND_FAMILIES[name]()
     c, w, found = model.config, model.weights, privileged(model)
-    on_stream = [key for key in w.arrays() if key[:2] == "g_" and key not in ("g_q", "g_k")]
+    on_stream = [key for key in w.arrays() if key[:2] == "g_" and key not in ("g_q", "g_k", "g_q_latent", "g_kv_latent")]
     assert found["residual stream"] == (c.norm == "layernorm" or bool(on_stream))
     if c.n_layers:
         assert not found["values"]
-        assert found["queries and keys"] == (c.qk_norm is not None or c.positions == "rotary")
+        if c.latent is not None:
+            assert not found["queries and keys, the part of its own"]
+        else:
+            assert found["queries and keys"] == (c.qk_norm is not None or c.positions == "rotary")
     if c.d_mlp:
         assert found["neurons"]
 
