@@ -43,7 +43,15 @@ _EXPERTS: dict[str, Any] = {
     "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6, "norm_topk_prob": True,
     "shared_expert_intermediate_size": 8, "decoder_sparse_step": 1, "mlp_only_layers": [], "router_aux_loss_coef": 0.1,
 }  # fmt: skip
+_LATENT: dict[str, Any] = {
+    "num_key_value_heads": 4, "head_dim": 4, "q_lora_rank": 6, "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 4,
+    "v_head_dim": 5, "qk_head_dim": 7, "moe_intermediate_size": 6, "n_routed_experts": 4, "num_experts_per_tok": 2,
+    "n_shared_experts": 1, "n_group": 2, "topk_group": 1, "routed_scaling_factor": 1.5, "first_k_dense_replace": 1,
+    "rope_interleave": True, "moe_layer_freq": 1, "attention_bias": True, "rope_parameters": {**_YARN, "mscale_all_dim": 1.2},
+}  # fmt: skip
 _OWN: dict[str, dict[str, Any]] = {
+    "deepseek_v2": {**_LATENT, "topk_method": "group_limited_greedy", "scoring_func": "softmax", "mlp_bias": True},
+    "deepseek_v3": {**_LATENT, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": True},
     **dict.fromkeys(("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss"), _EXPERTS),
     "llama": {"rope_parameters": _YARN},
     "gemma2": {"layer_types": ["sliding_attention", "full_attention"]},

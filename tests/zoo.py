@@ -181,3 +181,25 @@ MORE_EXPERTS: Mapping[str, Maker] = {
     ),
 }  # fmt: skip
 """More mixtures of experts: other routers, other norms. They go through the laws of tests/graph/test_paths_through_experts.py alone."""
+
+_latent = partial(_turned, kv_heads=4, d_head=7, latent=Latent(rank=6, d_shared=4, d_value=5, query_rank=8))
+
+MORE_LATENTS: Mapping[str, Maker] = {
+    "latent-no-query-rank": partial(_latent, latent=Latent(rank=9, d_shared=2, d_value=8), d_mlp=0, layers=3, seed=72),
+    "latent-parallel": partial(_latent, norm="layernorm", parallel="shared", gated=True, seed=73),
+    "latent-between-norms": partial(
+        _latent, norm="layernorm", norm_placement="sandwich", residual_multiplier=0.3, attention_cap=2.0, logit_cap=3.0, seed=74,
+    ),
+    "latent-post-norm": partial(_latent, norm="layernorm", norm_placement="post", causal=False, windows=(3, None), seed=75),
+    "latent-branch-norm-sinks": partial(_latent, norm_placement="branch", sinks=True, embed_norm=True, seed=76),
+    "latent-no-norm": partial(_latent, norm=None, positions="learned", tied=True, seed=77),
+    "latent-no-biases": partial(_latent, biases=False, seed=78),
+    "latent-experts": partial(
+        _latent, gated=True, rotary=Rotary(pairing="adjacent", scaling=Yarn(factor=4.0, original_n_ctx=10)),
+        experts=Experts(
+            count=6, chosen=3, width=5, layers=(1,), shared=4, scoring="sigmoid", normalized=True, multiplier=2.5,
+            groups=3, chosen_groups=2, by_two=True,
+        ), seed=79,
+    ),
+}  # fmt: skip
+"""More of latent attention: every placement of norms. They go through the laws of tests/graph/test_paths_through_latents.py alone."""

@@ -26,7 +26,9 @@ from .tall import BLOCK, Tall
 Side: TypeAlias = Literal["Q", "K", "V"]
 SIDES: tuple[Side, ...] = ("Q", "K", "V")
 
-BY_NAME: Mapping[str, Dim] = {name: name for name in ("d_model", "d_head", "d_value", "d_vocab", "n_ctx", "d_mlp")} | {
+BY_NAME: Mapping[str, Dim] = {
+    name: name for name in ("d_model", "d_head", "d_value", "d_vocab", "n_ctx", "d_mlp")
+} | {
     "n": "n",
     "d_out": "d_vocab",
 }
@@ -144,10 +146,18 @@ class Factors:
         """The biases of what compresses, and of the key that heads share, each with what a side of a head makes of it."""
         down, label = DOWN[side][0], head_label(layer, head)
         if self.has(f"b_{down}"):
-            bias = self.constant(f"b_{down}_L{layer}", self._rank(side), "latent", lambda w: there(getattr(w, f"b_{down}"), layer))
+            bias = self.constant(
+                f"b_{down}_L{layer}",
+                self._rank(side),
+                "latent",
+                lambda w: there(getattr(w, f"b_{down}"), layer),
+            )
             rows = "d_value" if side == "V" else "d_head"
             up = self.make(
-                f"W_U{side}_{label}", rows, self._rank(side), lambda w: up_map(w, self.config, side, layer, head)
+                f"W_U{side}_{label}",
+                rows,
+                self._rank(side),
+                lambda w: up_map(w, self.config, side, layer, head),
             )
             yield bias, (Step((self.ones(),), (up, bias)),)
         if side == "K" and self.has("b_KR"):

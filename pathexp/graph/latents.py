@@ -74,9 +74,9 @@ def refuse_keys(config: Config, label: str) -> None:
     if config.latent is not None:
         raise GraphError(
             f"keys of {label} are no one map of weights: in latent attention the part of a key that is the head's own is "
-            "multiplied by the scale of a norm, which a run has, and the part that rotary positions turn is not. Ask "
+            "multiplied by the scale of a norm, which a run has, and the part that heads share is not. Ask "
             "runs: px.score(trace, ...) for scores, px.heads(model) for where heads attend; or for what heads move by the "
-            "weights, px.path_composition(model, 'L0H0 L1H0'), L0H1.V"
+            "weights, px.virtual_weight(model, 'E', 'L1H0.V')"
         )
 
 
@@ -92,4 +92,5 @@ def _latent(config: Config) -> Latent:
 def _at(weights: Weights, name: str, layer: int) -> Array:
     array: Array | None = getattr(weights, name)
     assert array is not None, "weights fit their configuration"
-    return array[layer]
+    found: Array = array[layer]
+    return found

@@ -175,7 +175,9 @@ class Ports:
                 layer, head = self._head(label)
                 if side == "K":
                     refuse_keys(self.model.config, label.partition(".")[0])
-                latent = compresses(self.model.config, side)  # whose gain is in the map, and whose scale is a run's
+                latent = compresses(
+                    self.model.config, side
+                )  # whose gain is in the map, and whose scale is a run's
                 gain = () if latent else self.folds(self.make.head_norm(side, layer, head))
                 return compose(
                     *gain, self.make.w_read(side, layer, head).numbers(), *self._read(layer, "attn")

@@ -153,7 +153,9 @@ class _Reader:
             read = self.read((Step((), (self.make.w_pos(),)),))
             yield Source("P", "positions", start, depth=None, into=self._into(read))
         if config.latent is not None:
-            for bias, made in self.make.latent_biases(self.side, *self._place) if compresses(config, self.side) else ():
+            for bias, made in (
+                self.make.latent_biases(self.side, *self._place) if compresses(config, self.side) else ()
+            ):
                 yield Source(bias.name, "bias", One(), depth=None, into=self._into(chain(self.norm(), made)))
         if getattr(weights, f"b_{self.side}") is not None:
             bias = self.make.bias_read(self.side, *self._place)
@@ -187,7 +189,9 @@ def _after(operator: Operator, label: str) -> Operator:
             continue
         at, place = _find(part.feature, f"W_OV_{label}"), _find(part.position, f"A_{label}")
         if at is not None and place is not None:
-            scales = (factor for factor in part.position[place + 1 :] if not factor.name.endswith("_kv_latent"))
+            scales = (
+                factor for factor in part.position[place + 1 :] if not factor.name.endswith("_kv_latent")
+            )
             rest = Step(tuple(scales), part.feature[at + 1 :])
             kept = (rest,) if rest.position or rest.feature else ()
             return (*kept, *operator[index + 1 :])

@@ -35,7 +35,13 @@ class Attention:
 
 
 def attend(
-    read: Array, where: Array, layer: int, config: Config, weights: Weights, *, keys_from: Array | None = None,
+    read: Array,
+    where: Array,
+    layer: int,
+    config: Config,
+    weights: Weights,
+    *,
+    keys_from: Array | None = None,
     apart: Mapping[str, Weights] = NO_OTHERS,
 ) -> Attention:
     """The attention of one layer: ``read`` (n, d) gives values, ``where`` queries, and keys unless ``keys_from``.

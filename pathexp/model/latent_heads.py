@@ -22,14 +22,10 @@ def compressed(read: Array, norm: str, layer: int, config: Config, weights: Weig
     down, bias = (getattr(weights, f"{kind}_{_DOWN[norm]}") for kind in "Wb")
     before = read @ down[layer].T
     before = before if bias is None else before + bias[layer]
-    return normalized(
-        before, "rmsnorm", config.latent.eps, at(getattr(weights, f"g_{norm}"), layer), None
-    )
+    return normalized(before, "rmsnorm", config.latent.eps, at(getattr(weights, f"g_{norm}"), layer), None)
 
 
-def latent_queries(
-    read: Array, layer: int, config: Config, weights: Weights
-) -> tuple[Array, Array | None]:
+def latent_queries(read: Array, layer: int, config: Config, weights: Weights) -> tuple[Array, Array | None]:
     """Queries, (H, n, h), before they are turned, and the scales of their latent's norm, where they have one."""
     assert config.latent is not None, "asked for only where there is latent attention"
     if config.latent.query_rank is None:

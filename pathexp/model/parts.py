@@ -49,7 +49,13 @@ def embedded(model: Model, stream: Array) -> Array:
 
 
 def head_outputs(
-    model: Model, layer: int, reads: Reads, *, no_norm_bias: str = "", value_bias: bool = True, no_latent_bias: str = ""
+    model: Model,
+    layer: int,
+    reads: Reads,
+    *,
+    no_norm_bias: str = "",
+    value_bias: bool = True,
+    no_latent_bias: str = "",
 ) -> Array:
     """What each head of a layer gives, (H, n, d), for streams (n, d) that Q, K and V read.
 

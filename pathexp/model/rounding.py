@@ -63,7 +63,9 @@ def _deviation(run: Trace) -> float:
 def _moved(model: Model, tokens: npt.NDArray[np.int64], plain: Array, seed: int) -> float:
     """The largest change of a logit in one disturbed run, its own last rounding included."""
     c, rng = model.config, np.random.default_rng(seed)
-    noise = UNIT * float(np.sqrt(max(c.d_model, c.d_mlp, _width(c), _rank(c), c.n_heads * c.d_value, len(tokens))))
+    noise = UNIT * float(
+        np.sqrt(max(c.d_model, c.d_mlp, _width(c), _rank(c), c.n_heads * c.d_value, len(tokens)))
+    )
     disturbed = cast("Weights", _Disturbed(model.weights, partial(_scaled, rng, noise)))
     embedded = _sizes(model, tokens)
     run = _Noisy(model.config, disturbed, partial(_shifted, rng, noise), embedded)

@@ -229,7 +229,11 @@ def _biases_of_reads(c: Config) -> Iterator[tuple[str, Shape]]:
 
 
 def _latent_biases(c: Config, e: Latent) -> Iterator[tuple[str, Shape]]:
-    yield ("b_Q", (c.n_layers, c.n_heads, c.d_head)) if e.query_rank is None else ("b_DQ", (c.n_layers, e.query_rank))
+    yield (
+        ("b_Q", (c.n_layers, c.n_heads, c.d_head))
+        if e.query_rank is None
+        else ("b_DQ", (c.n_layers, e.query_rank))
+    )
     yield "b_DKV", (c.n_layers, e.rank)
     yield "b_KR", (c.n_layers, e.d_shared)
 

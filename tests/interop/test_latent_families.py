@@ -34,7 +34,14 @@ SIZES = {
 """Ranks and widths that are all different, none of them a share of another."""
 V3 = {**SIZES, "n_group": 3, "topk_group": 2, "routed_scaling_factor": 1.7}
 SCALED = {**YARN, "mscale": 0.7, "mscale_all_dim": 1.3}
-WIDE = {"kv_lora_rank": 24, "q_lora_rank": 24, "qk_nope_head_dim": 2, "v_head_dim": 6, "num_attention_heads": 4, "num_key_value_heads": 4}
+WIDE = {
+    "kv_lora_rank": 24,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 2,
+    "v_head_dim": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+}
 """Ranks as large as the stream, heads as wide as values: nothing is told by its shape."""
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -80,3 +87,31 @@ def test_logits_patterns_and_paths_are_those_of_transformers(case: str, tmp_path
     trace = ours.run(np.random.default_rng(1).integers(0, 29, 9))
     for mode in ("gate", "source"):
         assert px.expand(px.freeze(trace, mlp=mode)).verify().ok
+
+
+def test_layers_that_predict_a_second_token_are_left_out(tmp_path: Path) -> None:
+    """Published V3 stores them behind its last layer; transformers does not read them either."""
+    from safetensors.torch import load_file, save_file
+
+    made("deepseek_v3", tmp_path)
+    ours = strictly(tmp_path).run([1, 2, 3]).logits
+    path = tmp_path / "model.safetensors"
+    more = {
+        "model.layers.3.eh_proj.weight": torch.ones(24, 48),
+        "model.layers.3.enorm.weight": torch.ones(24),
+    }
+    save_file({**load_file(path), **more}, path)
+    edited(tmp_path, num_nextn_predict_layers=1)
+    np.testing.assert_array_equal(strictly(tmp_path).run([1, 2, 3]).logits, ours)
+    edited(tmp_path, num_nextn_predict_layers=0)
+    with pytest.raises(LoadError, match=r"2 tensor.* have no place"):
+        load(tmp_path)
+
+
+def test_a_live_model_is_the_saved_one(tmp_path: Path) -> None:
+    model = made("deepseek_v2", tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        live = load(model)
+    np.testing.assert_array_equal(live.run([1, 2, 3]).logits, strictly(tmp_path).run([1, 2, 3]).logits)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "deepseek_v2"

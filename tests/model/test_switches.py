@@ -64,7 +64,10 @@ def test_every_norm_has_a_site_and_its_scale_is_that_of_what_it_reads(trace: Tra
             expected_sites.append(f"L{layer}.{name}")
         expected_sites += [f"L{layer}.q", f"L{layer}.k"] if c.qk_norm else []
         if c.latent is not None:
-            expected_sites += [f"L{layer}.kv_latent", *([f"L{layer}.q_latent"] if c.latent.query_rank else [])]
+            expected_sites += [
+                f"L{layer}.kv_latent",
+                *([f"L{layer}.q_latent"] if c.latent.query_rank else []),
+            ]
     expected_sites += ["before_transform"] * c.transform_norm + ["final"] * c.final_norm
     if c.transform_norm:
         _assert_scale(trace, "before_transform", r["final_in"])

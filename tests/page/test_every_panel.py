@@ -51,7 +51,7 @@ def test_every_panel_answers_or_refuses_in_words(name, contrasted):
         )
     session = Session(px.Model(model.config, model.weights, None, name), View(base["text"]))
     if contrasted and (model.config.experts or model.config.latent):
-        with pytest.raises(px.PathexpError, match="mixtures of experts|latent attention"):
+        with pytest.raises(px.PathexpError, match=r"mixtures of experts|latent attention"):
             session.ask("tree", base)
         return
     root = session.ask("tree", base)["root"]

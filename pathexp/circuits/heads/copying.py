@@ -46,7 +46,19 @@ def ov_spectrum(head: Head) -> Spectrum:
     return replace(found, exponent=exponent)
 
 
-_ON_THE_WAY_OV = ("W_E", "g_embed", "g_attn", "W_V", "W_DKV", "g_kv_latent", "W_UV", "W_O", "g_attn_post", "g_final", "W_U")
+_ON_THE_WAY_OV = (
+    "W_E",
+    "g_embed",
+    "g_attn",
+    "W_V",
+    "W_DKV",
+    "g_kv_latent",
+    "W_UV",
+    "W_O",
+    "g_attn_post",
+    "g_final",
+    "W_U",
+)
 _ON_THE_WAY_QK = ("W_E", "g_embed", "g_attn", "W_Q", "W_K", "g_attn", "g_embed", "W_E")
 
 

@@ -17,6 +17,8 @@ from ...algebra.operations import wide
 from ...arguments import expect, whole
 from ...graph.factors import SIDES
 from ...graph.from_weights import embedding
+from ...graph.latents import refuse_keys
+from ...labels import head_label
 from ...model import Model
 from ...model.model import check_model
 from .copying import ov_spectrum
@@ -105,7 +107,7 @@ def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, .
 
     From weights alone: no text is run. The tables ignore what MLPs do to the embedding, so trust them in models
     of two or three layers. Under rotary positions the form is averaged over distances from 1
-    to `positions`. Elhage et al. 2021, "How Induction Heads Work", "Checking the Mechanistic Theory".
+    to `positions`. Raises GraphError for latent attention, whose keys are no map of weights. Elhage et al. 2021, "How Induction Heads Work", "Checking the Mechanistic Theory".
 
     O(d_vocab d_model²) once, O(d_model d_head²) for each pair whose matching is asked for. Raises PathexpError
     for post-norm models.
@@ -116,6 +118,7 @@ def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, .
     """
     check_model(model, "induction_pairs")
     expect("induction_pairs", positions=(positions, whole(2)))
+    refuse_keys(model.config, head_label(max(model.config.n_layers - 1, 0), 0))
     weights = _Weights(model, min(positions, model.config.n_ctx))
     every = list(every_head(model))
     return tuple(weights.pair(late, early) for late in every for early in every if early.layer < late.layer)

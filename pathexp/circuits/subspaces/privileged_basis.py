@@ -208,7 +208,9 @@ def _rotated(model: Model, seed: int) -> Iterator[tuple[str, Model, str]]:
         own = "" if c.latent is None else ", the part of its own"
         yield (
             f"queries and keys{own}",
-            turned_head(model, "L0H0", orthogonal(c.d_head - (c.latent.d_shared if c.latent else 0), seed + 1), "QK"),
+            turned_head(
+                model, "L0H0", orthogonal(c.d_head - (c.latent.d_shared if c.latent else 0), seed + 1), "QK"
+            ),
             "none is known" if c.latent else "rotary positions or norms of queries and keys",
         )
         yield "values", turned_head(model, "L0H0", orthogonal(c.d_value, seed + 1), "OV"), "none is known"

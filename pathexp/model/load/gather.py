@@ -83,6 +83,7 @@ def gather(
 
     Raises LoadError with all problems at once: missing tensors, tensors that nothing here knows, and shapes.
     """
+    _check_experts(checkpoint, pieces)
     problems = list(_problems(checkpoint, pieces, n_layers, unused))
     if problems:
         shown = problems[:_MOST]
@@ -102,6 +103,16 @@ def gather(
         else:
             _store(arrays, checkpoint, piece, n_layers)
     return arrays
+
+
+def _check_experts(checkpoint: Checkpoint, pieces: Sequence[Piece]) -> None:
+    """Raise LoadError for more experts a layer than there are tensors, where each has its own: no model is that large."""
+    most = max((piece.experts for piece in pieces if not piece.together), default=0)
+    if most > len(checkpoint.shapes):
+        raise LoadError(
+            f"Cannot load {checkpoint.where}: its configuration has {most:,} experts a layer, "
+            f"but there are {len(checkpoint.shapes)} tensors in all."
+        )
 
 
 def _problems(

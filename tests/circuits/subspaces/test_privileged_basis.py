@@ -128,7 +128,11 @@ def privileged(model):
 def test_spaces_with_a_basis_are_those_where_something_acts_by_coordinate(name):
     model = ZOO_AND_FAMILIES[name]()
     c, w, found = model.config, model.weights, privileged(model)
-    on_stream = [key for key in w.arrays() if key[:2] == "g_" and key not in ("g_q", "g_k", "g_q_latent", "g_kv_latent")]
+    on_stream = [
+        key
+        for key in w.arrays()
+        if key[:2] == "g_" and key not in ("g_q", "g_k", "g_q_latent", "g_kv_latent")
+    ]
     assert found["residual stream"] == (c.norm == "layernorm" or bool(on_stream))
     if c.n_layers:
         assert not found["values"]

@@ -56,7 +56,47 @@ _LABELS = {
     "problem_type": "single_label_classification",
 }
 
+_DEEPSEEK: dict[str, Any] = {
+    **{key: value for key, value in _LIKE_LLAMA.items() if key != "num_key_value_heads"},
+    "num_key_value_heads": 4, "attention_bias": False, "attention_dropout": 0.0, "hidden_act": "silu", "ep_size": 1,
+    "first_k_dense_replace": 1, "kv_lora_rank": 7, "moe_intermediate_size": 8, "moe_layer_freq": 1, "n_routed_experts": 6,
+    "num_experts_per_tok": 2, "pretraining_tp": 1, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4, "v_head_dim": 6,
+    "rms_norm_eps": 1e-06, "rope_theta": 10000, "tie_word_embeddings": False,
+    "rope_scaling": {
+        "type": "yarn", "factor": 40, "beta_fast": 32, "beta_slow": 1, "mscale": 0.707, "mscale_all_dim": 0.707,
+        "original_max_position_embeddings": 10,
+    },
+}  # fmt: skip
+
 PUBLISHED: dict[str, dict[str, Any]] = {
+    "deepseek v2 lite": {
+        **_DEEPSEEK, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "aux_loss_alpha": 0.001,
+        "q_lora_rank": None, "n_shared_experts": 2, "n_group": 1, "topk_group": 1, "topk_method": "greedy",
+        "norm_topk_prob": False, "routed_scaling_factor": 1.0, "scoring_func": "softmax", "seq_aux": True,
+        "auto_map": {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV2ForCausalLM"},
+    },
+    "deepseek v2": {
+        **_DEEPSEEK, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "aux_loss_alpha": 0.001,
+        "q_lora_rank": 9, "n_shared_experts": 2, "n_group": 3, "topk_group": 2, "topk_method": "group_limited_greedy",
+        "norm_topk_prob": False, "routed_scaling_factor": 16.0, "scoring_func": "softmax", "seq_aux": True,
+    },
+    "deepseek v3, in bfloat16": {
+        **_DEEPSEEK, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "q_lora_rank": 9,
+        "n_shared_experts": 1, "n_group": 3, "topk_group": 2, "topk_method": "noaux_tc", "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "num_nextn_predict_layers": 1,
+    },
+    "deepseek v3, as published": {
+        **_DEEPSEEK, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "q_lora_rank": 9,
+        "n_shared_experts": 1, "n_group": 3, "topk_group": 2, "topk_method": "noaux_tc", "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "num_nextn_predict_layers": 1,
+        "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+    },
+    "moonlight": {
+        **_DEEPSEEK, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "q_lora_rank": None,
+        "n_shared_experts": 2, "n_group": 1, "topk_group": 1, "topk_method": "noaux_tc", "norm_topk_prob": True,
+        "routed_scaling_factor": 2.446, "scoring_func": "sigmoid", "num_nextn_predict_layers": 0, "rope_scaling": None,
+        "aux_loss_alpha": 0.001, "seq_aux": True, "rope_theta": 50000.0,
+    },
     "gpt2, the first": {
         **_GPT2, "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new", "n_ctx": 40,
         "summary_activation": None, "summary_first_dropout": 0.1, "summary_proj_to_labels": True,
@@ -311,6 +351,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "phi 3, long": {"ignore": ("auto_map",)},
     "falcon 7b": {"ignore": ("auto_map",)},
+    "deepseek v2 lite": {"ignore": ("auto_map",)},
 }
 """What the refusals of these ask for."""
 
@@ -319,6 +360,7 @@ REFUSED: dict[str, str] = {
     "mpt, clipped": "'clip_qkv' is 6: queries, keys and values that are clipped are no linear maps",
     "llama, quantized by gptq": "'quantization_config'.*dequantize them to float16 or float32 first",
     "llama, quantized by bitsandbytes": "'quantization_config'.*dequantize them to float16 or float32 first",
+    "deepseek v3, as published": "'quantization_config'.*dequantize them to float16 or float32 first",
     "t5": "'is_encoder_decoder' is True: encoder–decoder models have two streams",
     "mamba": "model_type 'mamba' is not known; known: bert, bloom",
 }

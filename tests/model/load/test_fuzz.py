@@ -40,10 +40,11 @@ def test_every_family_has_its_configuration_damaged():
             "'max_window_layers' must be a whole number of at least 0, found 'x'",
         ),
         ("mpt", {"n_layers": 10**9}, "1,000,000,000 layers, but there are"),
+        ("deepseek_v3", {"n_routed_experts": 2**31}, "2,147,483,648 experts a layer, but there are"),
     ],
 )
 def test_fields_that_were_faults_once(tmp_path, family, change, message):
-    """A division by zero, a comparison with text, and a loop over layers that no file has."""
+    """A division by zero, a comparison with text, and loops over layers and experts that no file has."""
     config = config_of(family)
     for name, data in (checkpoint_of(config) | {"config.json": json.dumps(config | change).encode()}).items():
         (tmp_path / name).write_bytes(data)

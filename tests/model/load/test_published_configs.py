@@ -80,6 +80,12 @@ OPT: Config = {
     "max_position_embeddings": 40,
     "word_embed_proj_dim": 24,
 }
+DEEPSEEK: Config = {
+    **LIKE_LLAMA, "num_key_value_heads": 4, "q_lora_rank": None, "kv_lora_rank": 7, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4,
+    "v_head_dim": 6, "moe_intermediate_size": 8, "n_routed_experts": 6, "n_shared_experts": 1, "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1, "n_group": 3, "topk_group": 2,
+}  # fmt: skip
+V2, V3 = {**DEEPSEEK, "model_type": "deepseek_v2"}, {**DEEPSEEK, "model_type": "deepseek_v3"}
 OLMO: Config = {**LIKE_LLAMA, "model_type": "olmo"}
 STARCODER2: Config = {**LIKE_LLAMA, "model_type": "starcoder2"}
 
@@ -92,6 +98,23 @@ def refused(place: Path, message: str) -> None:
 @pytest.mark.parametrize(
     ("config", "change", "message"),
     [
+        (V2, {"num_key_value_heads": 2}, "'num_key_value_heads' is 2: in latent attention each of the 4 heads"),
+        (V2, {"head_dim": 6}, "'head_dim' is 6, known is 4: this family turns qk_rope_head_dim numbers"),
+        (V2, {"qk_head_dim": 6}, "'qk_head_dim' is 6, known is 9"),
+        (V2, {"moe_layer_freq": 2}, "'moe_layer_freq' is 2, known is 1: every layer after the first dense ones"),
+        (V2, {"norm_topk_prob": True}, "'norm_topk_prob' is True: the code of this family in transformers"),
+        (V2, {"topk_method": "noaux_tc"}, "'topk_method' is 'noaux_tc', which is not known; known: greedy"),
+        (V2, {"scoring_func": "sigmoid"}, "'scoring_func' is 'sigmoid', known is 'softmax'"),
+        (V2, {"n_shared_experts": None}, "'n_shared_experts' must be a whole number of at least 1, found None"),
+        (V2, {"qk_rope_head_dim": 3}, "rotary dims must be even"),
+        (V2, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, but this family turns whole heads"),
+        (V3, {"scoring_func": "softmax"}, "'scoring_func' is 'softmax', known is 'sigmoid'"),
+        (V3, {"topk_method": "greedy"}, "'topk_method' is 'greedy', known is 'noaux_tc'"),
+        (V3, {"n_group": None}, "'n_group' must be a whole number of at least 1, found None"),
+        (V3, {"n_group": 4}, "experts groups must divide their count: found count=6, groups=4"),
+        (V3, {"rope_interleave": 1}, "'rope_interleave' must be true or false, found 1"),
+        (V3, {"num_local_experts": 5}, "'num_local_experts' is 5, known is 6: it must be n_routed_experts"),
+        (V3, {"sliding_window": 8}, "'sliding_window' may change the computation"),
         (OLMO, {"clip_qkv": 8.0}, "'clip_qkv' is 8.0: queries, keys and values that are clipped"),
         (STARCODER2, {"norm_type": "rms_norm"}, "'norm_type' is 'rms_norm', known is 'layer_norm'"),
         (STARCODER2, {"mlp_type": "gated"}, "'mlp_type' is 'gated', known is 'default'"),

@@ -26,7 +26,14 @@ _NAMES = ExpertNames(shared="mlp.shared_experts.")
 _EPS = 1e-6
 """The norms of latents do not read rms_norm_eps in transformers."""
 _GATED = {"gate": "gate_proj", "in": "up_proj", "out": "down_proj"}
-_UNREAD = ("aux_loss_alpha", "seq_aux", "ep_size", "num_nextn_predict_layers", "num_mtp_layers", "output_router_logits")
+_UNREAD = (
+    "aux_loss_alpha",
+    "seq_aux",
+    "ep_size",
+    "num_nextn_predict_layers",
+    "num_mtp_layers",
+    "output_router_logits",
+)
 """Keys of training, of how experts are spread over machines, and of layers that predict a second token ahead."""
 
 
@@ -52,7 +59,9 @@ def _config(version: int, keys: Keys, latent: Latent) -> Config:
             f"'num_key_value_heads' is {keys.get('num_key_value_heads')}: in latent attention each of the {n_heads} heads has "
             "its own keys and values"
         )
-    keys.must_be("head_dim", latent.d_shared, "this family turns qk_rope_head_dim numbers, whatever head_dim says")
+    keys.must_be(
+        "head_dim", latent.d_shared, "this family turns qk_rope_head_dim numbers, whatever head_dim says"
+    )
     keys.must_be("qk_head_dim", _head_size(keys), "it must be qk_nope_head_dim + qk_rope_head_dim")
     keys.must_be("moe_layer_freq", 1, "every layer after the first dense ones has experts")
     for key in _UNREAD:
@@ -72,7 +81,7 @@ def _config(version: int, keys: Keys, latent: Latent) -> Config:
         d_mlp=width if dense else 0,
         positions="rotary",
         rotary=_turned(version, keys, latent.d_shared),
-        attention_scale=mean_scale(keys) ** 2 / math.sqrt(_head_size(keys)),
+        attention_scale=mean_scale(keys) * mean_scale(keys) / math.sqrt(_head_size(keys)),
         norm="rmsnorm",
         norm_eps=keys.assumed_number("rms_norm_eps", 1e-6),
         activation=activation(keys, "hidden_act", "silu"),
@@ -110,9 +119,17 @@ _ROUTING = (
 
 def _experts_of_v2(keys: Keys) -> Experts:
     keys.must_be("scoring_func", "softmax", "this family weighs experts by a softmax over all of them")
-    keys.must_be_off("norm_topk_prob", "the code of this family in transformers does not make weights add up to 1")
-    method = keys.choice("topk_method", keys.get("topk_method", "greedy"), {"greedy": "all", "group_limited_greedy": "groups"})
-    groups = {"groups": keys.size("n_group"), "chosen_groups": keys.size("topk_group")} if method == "groups" else {}
+    keys.must_be_off(
+        "norm_topk_prob", "the code of this family in transformers does not make weights add up to 1"
+    )
+    method = keys.choice(
+        "topk_method", keys.get("topk_method", "greedy"), {"greedy": "all", "group_limited_greedy": "groups"}
+    )
+    groups = (
+        {"groups": keys.size("n_group"), "chosen_groups": keys.size("topk_group")}
+        if method == "groups"
+        else {}
+    )
     keys.asked |= {"n_group", "topk_group"}
     return _experts(keys, 1.0, **groups)
 
