@@ -30,7 +30,7 @@ from tests.interop.test_families import HEADS, differences, head_difference, hea
 
 PAGE = Path(__file__).resolve().with_name("architectures.md")
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
-MODULES = ("test_families", "test_expert_families")
+MODULES = ("test_families", "test_expert_families", "test_latent_families")
 HEADER = (
     "| `model_type` | what is frozen | models | logits | patterns | sum of all paths | test |\n"
     "|---|---|---|---|---|---|---|"

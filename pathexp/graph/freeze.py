@@ -165,6 +165,7 @@ def ledger(trace: Trace, freezing: Freezing) -> Iterator[str]:
             *(["with ALiBi slopes"] if config.positions == "alibi" else []),
             *(["with sinks"] if config.sinks else []),
             *(["of normed queries and keys"] if config.qk_norm else []),
+            *(["of latents"] if config.latent is not None else []),
         ]
         how = f" ({', '.join(within)})" if within else ""
         yield f"attention patterns{how}: {layers} layers × {heads} heads, {n} × {n} each"

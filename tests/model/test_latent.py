@@ -89,7 +89,7 @@ def test_all_norms_fold_and_then_the_stream_rotates() -> None:
     turned = px.rewrite.rotate(folded, 1)
     assert left == [] and not np.allclose(turned.weights.W_DKV, folded.weights.W_DKV)  # type: ignore[arg-type]
     np.testing.assert_allclose(turned.run(TOKENS).logits, model.run(TOKENS).logits, atol=1e-11)
-    with pytest.raises(RewriteError, match="'q_latents' is not known|q_latents"):
+    with pytest.raises(RewriteError, match="q_latents"):
         px.rewrite.fold_norms(model, ["q_latents"])
 
 

@@ -38,6 +38,10 @@ _OURS: Mapping[str, tuple[str, ...]] = {
     "W_in_shared": ("layer", *_SHARED, *_D), "W_gate_shared": ("layer", *_SHARED, *_D),
     "W_out_shared": ("layer", *_D, *_SHARED), "b_in_shared": ("layer", *_SHARED), "b_gate_shared": ("layer", *_SHARED),
     "b_out_shared": ("layer", *_D), "W_shared_gate": ("layer", *_D), "b_shared_gate": ("layer",),
+    "W_DKV": ("layer", "d_latent", *_D), "b_DKV": ("layer", "d_latent"), "g_kv_latent": ("layer", "d_latent"),
+    "W_KR": ("layer", "d_turned", *_D), "b_KR": ("layer", "d_turned"), "W_UK": ("layer", "head", "d_own", "d_latent"),
+    "W_UV": ("layer", "head", "d_value", "d_latent"), "W_DQ": ("layer", "d_query_latent", *_D),
+    "b_DQ": ("layer", "d_query_latent"), "g_q_latent": ("layer", "d_query_latent"), "W_UQ": ("layer", *_H, "d_query_latent"),
 }  # fmt: skip
 _OF_HEADS = {"q": "head", "k": "kv_head"}
 _ALIKE = {"head": "kv_head", "vocab": "out"}
@@ -46,12 +50,14 @@ _ALIKE = {"head": "kv_head", "vocab": "out"}
 _AXIS = re.compile(r"\(([^()]*)\)|([^\s()]+)")
 
 
-def our_axes(name: str, shape: Shape) -> tuple[str, ...]:
-    """The axes of one of our arrays; norms of queries and keys have two or three.
+def our_axes(name: str, shape: Shape, latent: bool = False) -> tuple[str, ...]:
+    """The axes of one of our arrays; norms of queries and keys have two or three. ``latent``: W_O reads values of a width of their own.
 
     >>> our_axes("W_O", (2, 4, 32, 8)), our_axes("g_q", (2, 8))
     (('layer', 'head', 'd_model', 'd_head'), ('layer', 'd_head'))
     """
+    if latent and name == "W_O":
+        return ("layer", "head", *_D, "d_value")
     if name in _OURS:
         return _OURS[name]
     kind = name.split("_", 1)[1]
@@ -66,7 +72,7 @@ def axis_sizes(config: Config) -> dict[str, int]:
     return {
         axis: size
         for name, shape in places.items()
-        for axis, size in zip(our_axes(name, shape), shape, strict=True)
+        for axis, size in zip(our_axes(name, shape, config.latent is not None), shape, strict=True)
     }
 
 

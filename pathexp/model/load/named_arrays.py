@@ -88,7 +88,8 @@ def _pieces(names: Mapping[str, Any], config: Config) -> list[Piece]:
     entries = [_Entry.read(ours, said) for ours, said in names.items()]
     places, sizes = expected(config), axis_sizes(config)
     _check_ours(entries, places, config)
-    return [_piece(entry, places, sizes) for entry in entries]
+    latent = config.latent is not None
+    return [_piece(entry, places, sizes, latent) for entry in entries]
 
 
 def _check_ours(entries: list[_Entry], places: Mapping[str, Expected], config: Config) -> None:
@@ -111,11 +112,11 @@ def _check_ours(entries: list[_Entry], places: Mapping[str, Expected], config: C
         raise LoadError(f"names: nothing says what {', '.join(missing)} are called.")
 
 
-def _piece(entry: _Entry, places: Mapping[str, Expected], sizes: Mapping[str, int]) -> Piece:
+def _piece(entry: _Entry, places: Mapping[str, Expected], sizes: Mapping[str, int], latent: bool) -> Piece:
     """The piece of theirs, of a shape that follows from its axes, and the turn that makes each of ours of it."""
     where = f"names[{' '.join(entry.ours)!r:.60}]"
     by_layer = _LAYER in entry.theirs
-    ours = {name: our_axes(name, places[name].shape) for name in entry.ours}
+    ours = {name: our_axes(name, places[name].shape, latent) for name in entry.ours}
     stacked = [name for name, axes in ours.items() if axes[0] == "layer"]
     if by_layer and len(stacked) < len(ours):
         raise LoadError(

@@ -84,7 +84,7 @@ def test_axes_are_known_for_every_array_of_every_configuration() -> None:
         config = make().config
         sizes = axis_sizes(config)
         for name, place in expected(config).items():
-            axes = our_axes(name, place.shape)
+            axes = our_axes(name, place.shape, config.latent is not None)
             assert place.shape == tuple(sizes[axis] for axis in axes) and len(set(axes)) == len(axes)
             seen.add(name)
     experts = {name for name in Weights.__dataclass_fields__ if "expert" in name or "shared" in name}
@@ -267,3 +267,23 @@ def test_the_model_of_names_from_the_command_line(capsys: pytest.CaptureFixture[
     np.testing.assert_allclose(found.run(".emma.").logits, Run(weights, ids("emma")).logits, atol=1e-11)
     assert main(["expand", str(path), ".oliv", "--header", str(told), "--top", "1"]) == 0
     assert "paths add up to the forward pass" in capsys.readouterr().out
+
+
+def test_latent_attention_goes_by_names_of_anybody() -> None:
+    """Heads side by side, key and value of each in one array, as DeepSeek stores them; and values of a width of their own."""
+    model = FAMILIES["latent-as-wide-as-the-stream"]()
+    w, theirs = model.weights.arrays(), {}
+    up = np.concatenate([w["W_UK"], w["W_UV"]], axis=2)  # (layer, head, own + value, rank)
+    for layer in range(model.config.n_layers):
+        theirs[f"h.{layer}.up"] = up[layer].reshape(-1, up.shape[-1])
+        theirs[f"h.{layer}.out"] = np.concatenate(list(w["W_O"][layer]), axis=1)
+        theirs[f"h.{layer}.down"] = np.concatenate([w["W_DKV"][layer], w["W_KR"][layer]])
+    rest = {name: name for name in w if name not in ("W_UK", "W_UV", "W_O", "W_DKV", "W_KR")}
+    theirs |= {name: w[name] for name in rest}
+    names = rest | {
+        "W_UK W_UV": "h.{layer}.up: (head d_own+d_value) d_latent",
+        "W_O": "h.{layer}.out: d_model (head d_value)",
+        "W_DKV W_KR": "h.{layer}.down: d_latent+d_turned d_model",
+    }
+    ours = px.load(theirs, names=names, config=model.config)
+    np.testing.assert_array_equal(ours.run([1, 2, 3]).logits, model.run([1, 2, 3]).logits)
