@@ -18,6 +18,9 @@ SYMBOLS: dict[str, str] = {
     "W_V": "value map of a head",
     "W_Q": "query map of a head",
     "W_K": "key map of a head",
+    "W_UV": "what the values of a head make of their latent",
+    "W_UK": "what the keys of a head make of their latent",
+    "W_UQ": "what the queries of a head make of their latent",
     "W_in": "input map of an MLP",
     "W_out": "output map of an MLP",
     "S": "frozen scale of a norm, one number a position",
@@ -37,7 +40,7 @@ SYMBOLS: dict[str, str] = {
     "ḡ": "mean gates of an MLP in two runs",
 }
 
-_WORD = re.compile(r"Λ|κ|Ā|S̄|R̄|σ|ḡ|\bs(?=_L)|W_(?:OV|QK|pos|in|out|[A-Z])|[A-Z][a-z]?(?=_|\b)")
+_WORD = re.compile(r"Λ|κ|Ā|S̄|R̄|σ|ḡ|\bs(?=_L)|W_(?:OV|QK|U[VKQ]|pos|in|out|[A-Z])|[A-Z][a-z]?(?=_|\b)")
 
 
 def legend(document: Document) -> dict[str, str]:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..algebra import Dense, LinearMap, compose
+from ..algebra import LinearMap, compose
 from ..errors import FreezeError
 from ..model import Model
 from .build import Pieces
@@ -24,11 +24,11 @@ from .operators import Array, Factor, Gate, Operator, Part, Step
 
 BASE, ADDED = "base", "added"
 _SPLIT = {
-    "W_V", "W_O", *(f"W_{side}{of}" for side in ("in", "out") for of in ("", "_experts", "_shared")),
+    "W_V", "W_UV", "W_DKV", "g_kv_latent", "W_O", *(f"W_{side}{of}" for side in ("in", "out") for of in ("", "_experts", "_shared")),
 }  # fmt: skip
-_MAP = re.compile(r"W_(?:OV|O|in|out)_")
+_MAP = re.compile(r"W_(?:OV|O|UV|in|out)_")
 _FROZEN = {
-    "W_Q", "W_K", "b_Q", "b_K", "g_q", "g_k", "b_q", "b_k", "sinks", "W_router", "b_router", "b_choice", "W_shared_gate",
+    "W_Q", "W_K", "W_DQ", "W_UQ", "W_KR", "W_UK", "b_DQ", "b_KR", "g_q_latent", "b_Q", "b_K", "g_q", "g_k", "b_q", "b_k", "sinks", "W_router", "b_router", "b_choice", "W_shared_gate",
     "b_shared_gate", *(f"{kind}_gate{of}" for kind in "Wb" for of in ("", "_experts", "_shared")),
 }  # fmt: skip
 """Weights of which frozen patterns and gates are made: a difference in them is in what is held fixed."""
@@ -116,7 +116,7 @@ def _differs(here: Operator, there: Operator) -> bool:
 
 def added(here: Operator, there: Operator) -> Operator:
     """Return what an operator does that the base's does not, its two maps in a row at twice the waist."""
-    through = any(factor.name.startswith("W_in_") for factor, _ in _maps(here, there))
+    through = any(factor.name.startswith(("W_in_", "W_UV_")) for factor, _ in _maps(here, there))
     return tuple(_part(*pair, through) for pair in zip(here, there, strict=True))
 
 
@@ -139,7 +139,7 @@ def _factor(here: Factor, there: Factor, through: bool) -> Factor:
         return Factor(
             name, rows, columns, lambda: compose(_writing(here, there, 0), _reading(here, there, 1))
         )
-    if through and here.name.startswith("W_in_"):
+    if through and here.name.startswith(("W_in_", "W_UV_")):
         return Factor(name, 2 * rows, columns, lambda: _reading(here, there, 0))
     if through:
         return Factor(name, rows, 2 * columns, lambda: _writing(here, there, 0))
@@ -153,7 +153,8 @@ def _writing(here: Factor, there: Factor, place: int) -> LinearMap:
 
 def _reading(here: Factor, there: Factor, place: int) -> LinearMap:
     ours, theirs = _arrays(here)[place], _arrays(there)[place]
-    return table(np.vstack([ours, ours - theirs]), "twice", "model", f"{here.name}_{ADDED}")
+    read = here.numbers().source.name
+    return table(np.vstack([ours, ours - theirs]), "twice", read, f"{here.name}_{ADDED}")
 
 
 def _difference(here: Factor, there: Factor) -> LinearMap:
@@ -163,8 +164,10 @@ def _difference(here: Factor, there: Factor) -> LinearMap:
 
 
 def _arrays(factor: Factor) -> tuple[Array, ...]:
-    """The matrices of a map: of W_OV those of W_O and W_V."""
-    return tuple(map.array for map in factor.numbers().word if isinstance(map, Dense))
+    """The matrices of a map: of W_OV those of W_O and W_V, which may be a product through a latent."""
+    word = factor.numbers().word
+    parts = (word[:1], word[1:]) if factor.name.startswith("W_OV_") else (word,)
+    return tuple(compose(*part).dense() for part in parts)
 
 
 def _maps(here: Operator, there: Operator) -> Iterator[tuple[Factor, Factor]]:

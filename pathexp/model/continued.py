@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .attention import capped, check_finite, normed, output, per_head, project, softmax
+from .attention import capped, check_finite, output, per_head, read_keys, read_queries, read_values, softmax
 from .forward import UnrecordedRun, times
 from .mlp import by_rows
 from .positions import distances, visible
@@ -59,12 +59,11 @@ class ContinuedRuns(UnrecordedRun):
     def _reading(self, read: Array, where: Array, layer: int) -> tuple[Array, Array, Array]:
         """Queries (H, R, S, m, h) of these positions, keys and values (H, R, S, end, h) of those before as well."""
         config, w = self.config, self.w
-        queries = project(where, w.W_Q[layer], at(w.b_Q, layer))
-        keys = project(where, w.W_K[layer], at(w.b_K, layer))
-        values = project(read, w.W_V[layer], at(w.b_V, layer))
-        queries, _ = normed(queries, at(w.g_q, layer), at(w.b_q, layer), config)
-        keys, _ = normed(keys, at(w.g_k, layer), at(w.b_k, layer), config)
-        queries, keys = (self._turned(self._apart(heads), layer) for heads in (queries, keys))
+        queries, keys = (
+            self._turned(self._apart(made(where, layer, config, w)[0]), layer)
+            for made in (read_queries, read_keys)
+        )
+        values, _ = read_values(read, layer, config, w)
         whole = self._joined("keys", keys, layer), self._joined("values", self._apart(values), layer)
         return queries, *whole
 

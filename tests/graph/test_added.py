@@ -11,11 +11,13 @@ from tests.expansion.test_every_architecture import random_switches
 from tests.zoo import FAMILIES, MORE_EXPERTS, ZOO
 
 EVERY = {**ZOO, **FAMILIES, **MORE_EXPERTS}
-MOVES = ("W_V", "W_O", "W_in", "W_out")
+MOVES = ("W_V", "W_UV", "W_DKV", "W_O", "W_in", "W_out")
 
 
 def adapted(
-    model: px.Model, seed: int = 0, names: tuple[str, ...] = (*MOVES, "W_Q", "W_gate", "W_router")
+    model: px.Model,
+    seed: int = 0,
+    names: tuple[str, ...] = (*MOVES, "W_Q", "W_UQ", "W_UK", "W_KR", "W_gate", "W_router"),
 ) -> px.Model:
     """The model with a change of rank one in the maps of every layer, head and expert."""
     rng, changed = np.random.default_rng(seed), {}

@@ -1,5 +1,7 @@
 """Latent attention as a graph: exact sums, scores, every point, and questions of the house, answered or refused by name."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -122,6 +124,25 @@ def test_keys_are_no_map_of_weights_and_say_so():
     assert path_composition(model, "L0H0 L1H0").score > 0
     with pytest.raises(FreezeError, match="latent"):
         px.contrast(model.run([1, 2]), model.run([2, 1]))
+
+
+@pytest.mark.parametrize(
+    "name", ["W_O", "W_UV", "W_DKV", "g_kv_latent", "W_UK", "W_KR", "b_KR", "W_DQ", "g_q_latent"]
+)
+def test_what_was_added_to_one_array_is_apart(name):
+    base = EVERY["deepseek-v2"]()
+    weights = replace(base.weights, **{name: 1.5 * np.asarray(getattr(base.weights, name))})
+    graph = px.freeze(px.Model(base.config, weights).run([1, 2, 3]), base=base)
+    assert px.expand(graph).verify().ok
+    split = any(component.port == "added" for component in graph.components())
+    assert split == (name in ("W_O", "W_UV", "W_DKV", "g_kv_latent"))
+
+
+def test_a_bias_of_a_latent_that_differs_is_refused():
+    base = EVERY["deepseek-v2"]()
+    other = px.Model(base.config, replace(base.weights, b_DKV=1.5 * np.asarray(base.weights.b_DKV)))
+    with pytest.raises(FreezeError, match="differ in b_DKV"):
+        px.freeze(other.run([1, 2, 3]), base=base)
 
 
 def test_values_and_queries_are_maps_that_stay_factored():

@@ -190,7 +190,7 @@ def _heads(model: Model) -> Iterator[Erasure]:
         writes = ports.place(writer).writes
         for i, component in enumerate(heads.labels):
             if rank := bases[writer].shape[1] if reads[i] >= writes else 0:
-                diluted = rank / min(rank, c.d_head)
+                diluted = rank / min(rank, c.d_value)
                 yield Erasure(component, writer, -float(shares[i, j]) * diluted)
 
 
