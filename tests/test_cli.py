@@ -354,3 +354,23 @@ def test_a_budget_that_is_no_size_is_refused_by_the_option(capsys):
         main(["heads", "--memory", "much"])
     assert stop.value.code == 2
     assert "argument --memory: expected a number of bytes such as" in capsys.readouterr().err
+
+
+def test_warnings_are_lines_as_errors_are():
+    """By kind and message, without a path of this package; nothing in them acts on a terminal."""
+    asked = [
+        sys.executable,
+        "-m",
+        "pathexp",
+        "lens",
+        "attn-1l",
+        "na\u00efve \x1b[31mcaf\u00e9",
+        "--unknown",
+        "skip",
+    ]
+    done = subprocess.run(
+        asked, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "utf-8"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("LoadWarning: ") and done.stderr.count("\n") == 1
+    assert "left out" in done.stderr and ".py" not in done.stderr and "\x1b" not in done.stderr

@@ -18,7 +18,7 @@ from ..version import VERSION
 from .command import GROUPS, Command
 from .runner import OK, REFUSED, declare, run
 from .table import TABLE
-from .terminal import calm, speak_any_encoding, terminated_like_interrupted
+from .terminal import calm, speak_any_encoding, terminated_like_interrupted, warned_in_one_line
 
 INTERRUPTED = 130
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return OK
     try:
-        with terminated_like_interrupted():
+        with terminated_like_interrupted(), warned_in_one_line():
             code = run(TABLE[options.command], options)
         sys.stdout.flush()
         return code

