@@ -21,6 +21,7 @@ LOADING = (
     Option("revision", "of a model of the Hugging Face Hub: the branch, tag or commit", metavar="NAME"),
     Option("download", "fetch a model of the Hugging Face Hub that is not in the local cache", flag=True),
     Option("adapter", "the folder of a low-rank adapter of peft to apply", many=True, metavar="DIR"),
+    Option("tokenizer", "the tokenizer.json of a model whose own is missing or not known", metavar="FILE"),
     Option("header", "a JSON file that says what the arrays of the model's file are", metavar="FILE"),
     Option("ignore", "a configuration key that does not matter", many=True, metavar="KEY"),
 )

@@ -9,6 +9,7 @@ from ...errors import LoadError
 from ..model import Model
 from ..npz import load_npz
 from .gguf_model import load_gguf
+from .given_tokenizer import given_tokenizer
 from .header import ENDINGS, has_header, load_with_header
 from .huggingface import load_huggingface
 from .llama2c import load_llama2c
@@ -51,11 +52,11 @@ def load_path(path: Path, options: Options) -> Model:
             f"directory that transformers saved, which this is not by its name, or with header= (--header FILE). {_READ}"
         )
     if path.is_dir() or ending in _OF_FOLDERS:
-        options.only(TRANSFORMERS, repr(str(path)), "directories of transformers leave")
-        return load_huggingface(path, options)
+        options.only((*TRANSFORMERS, "tokenizer"), repr(str(path)), "directories of transformers leave")
+        return given_tokenizer(load_huggingface(path, options), options.tokenizer)
     if ending == ".gguf":
-        options.only(CHECKPOINT, repr(str(path)), "GGUF files leave")
-        return load_gguf(path, options)
+        options.only((*CHECKPOINT, "tokenizer"), repr(str(path)), "GGUF files leave")
+        return given_tokenizer(load_gguf(path, options), options.tokenizer)
     if ending in _PICKLES:
         raise LoadError(f"Cannot load {str(path)!r}: {of_pickles(path.name)}")
     if ending not in _READERS:

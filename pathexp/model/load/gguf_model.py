@@ -56,9 +56,9 @@ def _model(file: GgufFile, options: Options) -> Model:
     arrays = gather(file, wanted, config.n_layers, _unused(file, kind, wanted, config.n_layers))
     config = replace(config, tied=tables.shared, d_out=tables.d_out or config.d_out)
     weights = Weights(**with_segment(tables.complete(arrays)))
-    return Model(
-        config, weights, gguf_tokenizer(file.fields, config.d_vocab, file.where), name=file.file.path.stem
-    )
+    own = options.tokenizer is None  # else another one takes its place
+    tokenizer = gguf_tokenizer(file.fields, config.d_vocab, file.where) if own else None
+    return Model(config, weights, tokenizer, name=file.file.path.stem)
 
 
 def _kind(file: GgufFile) -> Kind:

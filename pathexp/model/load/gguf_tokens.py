@@ -51,7 +51,11 @@ def gguf_tokenizer(fields: Mapping[str, Any], size: int, where: str) -> Coder | 
             raise NoText(f"tokenizer model {kind!r:.60} is not known; known: {', '.join(makers)}")
         return makers[kind](Vocabulary(fields, size, where))
     except NoText as problem:
-        warnings.warn(f"{where}: {problem}. Text does not work; token ids do.", LoadWarning, stacklevel=2)
+        said = (
+            f"{where}: {problem}. Text does not work; token ids do, and text with the tokenizer.json that the model was "
+            "made with: tokenizer=, or --tokenizer FILE."
+        )
+        warnings.warn(said, LoadWarning, stacklevel=2)
         return None
 
 

@@ -127,7 +127,13 @@ def _loaded(folder: Path, place: Path, options: Options) -> Model:
     adapters = read_adapters(options.adapter, folder)
     config, weights = assembled(keys, _checkpoint(folder, place), options, adapters)
     history = tuple(adapter.said for adapter in adapters)
-    return Model(config, weights, _tokenizer(folder, config), folder.resolve().name, history)
+    return Model(
+        config,
+        weights,
+        _tokenizer(folder, config) if options.tokenizer is None else None,
+        folder.resolve().name,
+        history,
+    )
 
 
 def assembled(

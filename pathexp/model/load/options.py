@@ -21,7 +21,7 @@ class Options:
     ignore: configuration keys that are known to you not to matter.
     embedding_scale: "float64", or "bfloat16" to round Gemma's √d_model as a run in bfloat16 does.
     adapter: of a model of transformers, the folder of a low-rank adapter of peft, or several; None: the one in its own folder.
-    tokenizer: of a live model, which has none of its own: one of transformers, or the path of a tokenizer.json.
+    tokenizer: of a live model, which has none of its own, or in the place of a file's: one of transformers, or the path of a tokenizer.json.
     revision: of a model of the hub, the branch, tag or commit.
     download: whether a model of the hub may be fetched; else it must be in the local cache.
     config: of a state dict, its configuration, as a mapping or the object itself.

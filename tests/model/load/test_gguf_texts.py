@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import pathexp as px
+from pathexp.cli import main
 from pathexp.errors import LoadError, LoadWarning, TokenError
 from pathexp.model.load.gguf_cuts import CUTS
 from pathexp.model.load.tokenizer_json import byte_letters
@@ -229,3 +230,24 @@ def test_a_byte_that_no_token_spells_is_an_error(tmp_path: Path) -> None:
         TokenError, match=r"'z' \(U\+007A\) at position 1 has bytes that no token of this vocabulary"
     ):
         model.encode("az")
+
+
+def test_a_tokenizer_given_beside_takes_the_place_of_one_that_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The way on that the warning names: the tokenizer.json of the model, for a file or for a folder, here and on the command line."""
+    known = px.load(texts.written(tmp_path / "known.gguf", texts.merged("gpt-2"))).tokenizer
+    assert known is not None
+    beside = tmp_path / "tokenizer.json"
+    beside.write_text(str(known.to_dict()["json"]))
+    file = texts.written(tmp_path / "x.gguf", texts.merged("gpt-2", model="t5"))
+    with pytest.warns(LoadWarning, match=r"tokenizer=, or --tokenizer FILE"):
+        px.load(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = px.load(file, tokenizer=beside)
+    assert model.encode("hello world 12") == known.encode("hello world 12")
+    assert main(["lens", str(file), "hello world", "--tokenizer", str(beside)]) == 0
+    assert 'text     "' in capsys.readouterr().out
+    with pytest.raises(LoadError, match="tokenizer"):
+        px.load(file, tokenizer=tmp_path / "nowhere.json")
