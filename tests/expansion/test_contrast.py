@@ -15,9 +15,7 @@ from pathexp.graph import places
 from tests.expansion.test_every_architecture import random_switches
 from tests.zoo import FAMILIES, MORE_EXPERTS, ZOO
 
-EVERY = {
-    name: make for name, make in {**ZOO, **FAMILIES, **MORE_EXPERTS}.items() if make().config.latent is None
-}
+EVERY = {**ZOO, **FAMILIES, **MORE_EXPERTS}
 
 
 def two_runs(model: px.Model, seed: int = 0, length: int = 9, changed: int = 2) -> tuple[px.Trace, px.Trace]:

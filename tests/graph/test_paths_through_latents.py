@@ -28,12 +28,13 @@ def test_paths_add_up(name, mode):
         assert verdict.ok and verdict.tolerance < 1e-9, str(verdict)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", EVERY)
 def test_scores_are_sums_over_pairs_of_paths(name):
     trace = run(name)
+    graph = px.freeze(trace, mlp="source")
     for layer in range(trace.config.n_layers):
-        for terms in scores(trace, f"L{layer}H2", [(8, None), (0, 0)]):
+        for terms in scores(trace, f"L{layer}H2", [(8, None), (0, 0)], graph=graph):
             verdict = terms.verify()
             assert verdict.ok and verdict.tolerance < 1e-9, str(verdict)
 
@@ -62,9 +63,50 @@ def test_one_path_by_dense_arrays(name):
         np.testing.assert_allclose(found[str(path)].logits(), c.residual_multiplier * moved, atol=1e-12)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("split", ["midpoint", "here", "there"])
+@pytest.mark.parametrize("name", EVERY)
+def test_contrasts_of_two_texts_add_up(name, split):
+    model, rng = EVERY[name](), np.random.default_rng(8)
+    here, there = (model.run(rng.integers(0, 11, 9)) for _ in range(2))
+    graph = px.contrast(here, there, split=split)
+    assert px.expand(graph).verify().ok
+    for at in ("L1H2.Q", "L1H2.K", "L1H1.score"):
+        assert px.expand(graph, at=at).verify().ok, at
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("name", EVERY)
+def test_every_array_of_attention_that_differs_is_a_source(name):
+    base, rng = EVERY[name](), np.random.default_rng(5)
+    trace = base.run([3, 1, 4, 1, 5])
+    arrays = base.weights.arrays()
+    for array in (each for each in arrays if each.partition("_")[2] in OF_LATENTS):
+        changed = np.asarray(arrays[array]) + 0.3 * rng.standard_normal(arrays[array].shape)
+        other = px.Model(base.config, replace(base.weights, **{array: changed})).run(trace.tokens)
+        graph = px.contrast(other, trace)
+        assert px.expand(graph).verify().ok, array
+        found = {source.label.partition("_L")[0] for source in graph.sources}
+        assert found - {"dchoice"} == {f"d{array}"}  # experts may be chosen otherwise
+
+
+OF_LATENTS = ("DQ", "UQ", "DKV", "KR", "UK", "UV", "q_latent", "kv_latent")
+
+
+def test_as_runs_meet_a_contrast_is_the_derivative():
+    """Of a text's embedding moved a little, both ways: what moves through the latent's norm is in it."""
+    model = EVERY["latent-as-wide-as-the-stream"]()
+    trace, rng = model.run([3, 1, 4, 1, 5]), np.random.default_rng(3)
+    way = rng.standard_normal(trace.residuals["embed"].shape)
+    step = 1e-5
+    up, down = (px.rerun(trace, {"embed": lambda x, s=s: x + s * way}) for s in (step, -step))
+    wide = (up.logits - down.logits) / (2 * step)
+    same = px.contrast(up, trace)
+    found = px.expand(same).logits() / step
+    np.testing.assert_allclose(found, wide, atol=1e-3 * np.abs(wide).max())
+
+
 REFUSED = {
-    "contrast": "a contrast of latent attention is not known here",
-    "contrast-shares": "a contrast of latent attention is not known here",
     "composition": "keys of L0H0 are no one map of weights",
     "skip-trigrams": "keys of L0H0 are no one map of weights",
     "skip-trigram-effects": "keys of L0H0 are no one map of weights",
@@ -92,6 +134,7 @@ def asked():
         del MODELS["latent"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_every_question_is_answered_or_refused_by_name(name, asked):
     if name in REFUSED:
@@ -122,8 +165,6 @@ def test_keys_are_no_map_of_weights_and_say_so():
         with pytest.raises(GraphError, match="keys of L1H0 are no one map of weights: in latent attention"):
             ask()
     assert path_composition(model, "L0H0 L1H0").score > 0
-    with pytest.raises(FreezeError, match="latent"):
-        px.contrast(model.run([1, 2]), model.run([2, 1]))
 
 
 @pytest.mark.parametrize(

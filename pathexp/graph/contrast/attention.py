@@ -12,9 +12,11 @@ from ...algebra import Space, compose
 from ...labels import head_label
 from ...model import Trace
 from ...model.weights import at as layer_of
+from ..latents import compresses
 from ..named import centering, dense, diagonal, feature
 from ..nodes import Component
 from ..operators import Array, Factor, Operator, Parallel, Step, chain
+from .latents import Latents
 from .norms import dyad, mean_of_products, scaled, scaled_together
 from .runs import Runs, midpoint, visible_in_both
 from .secants import cap_slope, logarithmic_mean, scale_slopes
@@ -56,6 +58,11 @@ class Attention:
         """Ā ⊗ W_OV: values moved by the mean pattern."""
         group = self.runs.config.kv_head(head)
         pattern = self.runs.factor(lambda run: run.patterns[self.layer, head])
+        if compresses(self.runs.config, "V"):
+            moves = Step(
+                (dense(f"Ā_{self._name(head)}", pattern, "position", "position"),), (self.w_o(head),)
+            )
+            return chain((moves,), self.latents.read("V", head))
         out, value = self.w_o(head), self._weight("V", group, head)
         moved = compose(out.numbers(), value.numbers())
         weight = Factor(f"W_OV_{self._name(head)}", out.rows, value.columns, moved)
@@ -147,6 +154,11 @@ class Attention:
         return chain(self.turn, self._normed(side, self._place(side, head), head))
 
     @cached_property
+    def latents(self) -> Latents:
+        """What queries, keys and values are made of, in latent attention."""
+        return Latents(self.runs, self.layer)
+
+    @cached_property
     def turn(self) -> Operator:
         """Rotary positions, if there are any."""
         config = self.runs.config
@@ -156,7 +168,9 @@ class Attention:
         return (Turn.of(rotary, self.runs.positions, config.d_head),)
 
     def _normed(self, side: str, place: int, head: int) -> Operator:
-        """The map of queries or keys, through their norm if they have one."""
+        """The map of queries or keys, through their norm if they have one, or that of their latent."""
+        if compresses(self.runs.config, "Q" if side == "Q" else "K"):
+            return self.latents.read("Q" if side == "Q" else "K", head)
         if self.runs.config.qk_norm == "projection":
             weight = self.runs.weight(f"W_{side}", self.layer, place)
             content, total = self.contents(side)[place], self._together(side)
@@ -215,7 +229,7 @@ class Attention:
     def after_norm(self, side: str, place: int) -> dict[str, Operator]:
         """The edges of the heads that use one query, key or value head, from what enters the score (moves, for V)."""
         return {
-            head_label(self.layer, head, side): self._from_there(side, head)
+            head_label(self.layer, head, side): self.from_there(side, head)
             for head in self._users(side, place)
         }
 
@@ -226,13 +240,13 @@ class Attention:
                 head: () if side == "V" else self.norm(side, place, head) for head in self._users(side, place)
             }
             return {
-                head_label(self.layer, head, side): chain(self._from_there(side, head), norms[head])
+                head_label(self.layer, head, side): chain(self.from_there(side, head), norms[head])
                 for head in norms
             }
         every = range(self.runs.config.n_heads)
         return {
             head_label(self.layer, head, side): chain(
-                self._from_there(side, head), self._felt(side, head, place)
+                self.from_there(side, head), self._felt(side, head, place)
             )
             for head in every
         }
@@ -249,7 +263,8 @@ class Attention:
             change = (Parallel(f"N_{label}", (mean, change)),)
         return chain(self._gain(side, own, head), change)
 
-    def _from_there(self, side: str, head: int) -> Operator:
+    def from_there(self, side: str, head: int) -> Operator:
+        """From a head's queries or keys before they are turned, or its values, to what the head gives."""
         if side != "V":
             return chain(self.behind(), self.mixed(side, head), self.turn)
         pattern = self.runs.factor(lambda run: run.patterns[self.layer, head])

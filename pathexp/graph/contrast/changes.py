@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...labels import head_label
+from ..factors import SIDES
+from ..latents import DOWN, Side, compresses
 from ..named import feature, multiplier
 from ..nodes import Source, Values
 from ..operators import Array, Operator, chain
@@ -146,6 +149,7 @@ class Changes:
                 f"dW_pos_L{layer}", runs.change("W_pos")[:, : runs.positions].T, scored, layer
             )
         yield from self.maps(attention)
+        yield from self.latents(attention)
         depth = depth_behind(runs.config, layer, "attn")
         yield from self.sinks(attention, depth)
         for head in range(runs.config.n_heads):
@@ -170,7 +174,7 @@ class Changes:
     def maps(self, attention: Attention) -> Found:
         """Maps and biases of queries, keys and values, and the gains of their norms."""
         config, layer = self.runs.config, attention.layer
-        for side in "QKV":
+        for side in self.plain_sides:
             count = config.n_heads if side == "Q" else config.n_kv_heads
             read = attention.mean_read(side)
             for place in range(count):
@@ -188,6 +192,63 @@ class Changes:
                     bias = self.rows(self.runs.change(f"b_{side.lower()}", layer, place))
                     behind = attention.after_norm(side, place)
                     yield from self.read(f"db_{side.lower()}_{name}", bias, behind, layer)
+
+    @property
+    def plain_sides(self) -> str:
+        """Those of queries, keys and values that are no latent's."""
+        config = self.runs.config
+        return "".join(side for side in SIDES if not compresses(config, side))
+
+    def latents(self, attention: Attention) -> Found:
+        """Maps, gains and biases of latents, and of the key that heads share."""
+        config, layer = self.runs.config, attention.layer
+        if config.latent is None:
+            return
+        yield from self.latent(attention, ("K", "V"))
+        if compresses(config, "Q"):
+            yield from self.latent(attention, ("Q",))
+        place = f"L{layer}"
+        into = {
+            head_label(layer, head, "K"): chain(
+                attention.from_there("K", head), attention.latents.from_shared()
+            )
+            for head in range(config.n_heads)
+        }
+        yield from self.read(
+            f"dW_KR_{place}", self.mapped("W_KR", attention.mean_read("K"), layer), into, layer
+        )
+        yield from self.read(f"db_KR_{place}", self.rows(self.runs.change("b_KR", layer)), into, layer)
+
+    def latent(self, attention: Attention, sides: tuple[Side, ...]) -> Found:
+        """What one latent is made by, its gain, and what heads make of it."""
+        latents, layer, heads = attention.latents, attention.layer, range(self.runs.config.n_heads)
+        down, norm = DOWN[sides[0]]
+        before = {
+            head_label(layer, head, side): chain(attention.from_there(side, head), latents.from_latent(side, head))
+            for head in heads for side in sides
+        }  # fmt: skip
+        values = self.mapped(f"W_{down}", attention.mean_read(sides[0]), layer)
+        yield from self.read(f"dW_{down}_L{layer}", values, before, layer)
+        yield from self.read(
+            f"db_{down}_L{layer}", self.rows(self.runs.change(f"b_{down}", layer)), before, layer
+        )
+        behind = {
+            head_label(layer, head, side): chain(attention.from_there(side, head), latents.from_gain(side, head))
+            for head in heads for side in sides
+        }  # fmt: skip
+        gained = (
+            self.runs.change(f"g_{norm}", layer) * latents.normed(sides[0])
+            if self.runs.has(f"g_{norm}")
+            else np.zeros(1)
+        )
+        yield from self.read(f"dg_{norm}_L{layer}", gained, behind, layer)
+        for head in heads:
+            for side in sides:
+                name = "W_UQ" if side == "Q" else f"W_U{side}"
+                values = self.mapped(name, latents.gained(side), layer, head)
+                placed = latents.from_own() if side == "K" else ()
+                one = {head_label(layer, head, side): chain(attention.from_there(side, head), placed)}
+                yield from self.read(f"d{name}_L{layer}H{head}", values, one, layer)
 
     # MLPs ----------------------------------------------------------------------------------------------
 

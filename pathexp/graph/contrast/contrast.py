@@ -101,12 +101,6 @@ def check_shapes(run: Trace, other: Trace) -> None:
             f"a contrast takes two runs of one length, position by position; found {len(run)} and {len(other)} "
             "tokens. Make the texts equally long in tokens, such as by replacing a name with one of as many tokens."
         )
-    if run.config.latent is not None:
-        raise FreezeError(
-            "a contrast of latent attention is not known here: keys, values and queries pass the norm of a latent, and no secant "
-            "is made for that yet. Freeze either run by itself, or put states of one into the other: px.intervene, "
-            "px.causal_tracing"
-        )
     if apart := list(differing(run.config, other.config)):
         raise FreezeError(
             f"a contrast takes two runs of one shape; these models differ in {'; '.join(apart)}. "
