@@ -18,18 +18,21 @@ from pathexp.graph.nodes import Source  # noqa: E402
 from tests.interop.double import in_double  # noqa: E402
 from tests.interop.test_expert_families import made as experts_made  # noqa: E402
 from tests.interop.test_families import made  # noqa: E402
+from tests.interop.test_latent_families import made as latents_made  # noqa: E402
 
 pytestmark = pytest.mark.interop
 
 CASES = ("gpt2", "gpt_neox parallel", "llama", "qwen3", "gemma2", "olmo2", "granite", "bert", "phi")
 EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss")
+LATENTS = ("deepseek_v2", "deepseek_v3", "deepseek_v3 queries from the stream, pairs half apart")
 TEXT, AHEAD, BEHIND = [3, 17, 8, 21, 3, 11], 5, 12
 
 
 def autograd(case: str, folder: Path, toward: np.ndarray) -> tuple[px.Model, np.ndarray, np.ndarray]:
     """The model, what its embedding gives every token, (V, d), and torch's gradient of a sum of logits there, (n, d)."""
     with in_double():
-        theirs = experts_made(case, folder) if case in EXPERTS else made(case, folder)
+        makers = dict.fromkeys(EXPERTS, experts_made) | dict.fromkeys(LATENTS, latents_made)
+        theirs = makers.get(case, made)(case, folder)
         ours = px.load(folder)
         with torch.enable_grad():
             every = theirs.get_input_embeddings()(torch.arange(29)).detach()  # some families multiply in here
@@ -44,7 +47,7 @@ def one_hot(token: int) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("case", (*CASES, *EXPERTS))
+@pytest.mark.parametrize("case", (*CASES, *EXPERTS, *LATENTS))
 def test_a_run_against_itself_is_autograds_gradient(case: str, tmp_path: Path) -> None:
     ours, every, slopes = autograd(case, tmp_path, one_hot(AHEAD) - one_hot(BEHIND))
     by_token = slopes @ every.T  # toward every token of the vocabulary, (n, V)
