@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..budget import BUDGET
 from ..errors import SizeError, SpaceError
 from .arrays import Array, frobenius, within_range
 from .spectra import Eigenvalues, Eigenvectors, Svd, by_magnitude, descending, null_cutoff, signed
@@ -205,13 +206,18 @@ def reduced(map: LinearMap) -> Array:
     """Return a small array with the map's singular values: r × r if it has a waist, else the dense form."""
     if not is_narrow(map):
         return wide(map)
-    left, right = waist(map)
+    lower, upper = triangles(map)
     with within_range(map.formula):
-        return np.asarray(_triangle(left) @ _triangle(right.T).T)
+        return np.asarray(lower @ upper.T)
 
 
-def _triangle(side: Array) -> Array:
-    return np.asarray(np.linalg.qr(side, mode="r"))
+def triangles(map: LinearMap) -> tuple[Array, Array]:
+    """Return the triangular factors of the sides of a map's waist, of left and of rightᵀ, kept for all who ask: O((m + n) r²)."""
+    return BUDGET.get(map, "triangles", lambda: _triangles(*waist(map)))
+
+
+def _triangles(left: Array, right: Array) -> tuple[Array, Array]:
+    return np.asarray(np.linalg.qr(left, mode="r")), np.asarray(np.linalg.qr(right.T, mode="r"))
 
 
 def guard(map: LinearMap, max_entries: int) -> None:

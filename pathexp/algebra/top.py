@@ -19,7 +19,7 @@ from ..arguments import check, one_of, whole
 from ..errors import SizeError
 from .arrays import Array, frobenius
 from .maps import LinearMap
-from .operations import MAX_ENTRIES, is_narrow, svd, waist, wide
+from .operations import MAX_ENTRIES, is_narrow, svd, triangles, waist, wide
 from .stream import Progress
 from .workers import for_each
 
@@ -273,7 +273,7 @@ def _balanced(map: LinearMap, left: Array, right: Array) -> tuple[Array, Array, 
     Their product is exact up to float64 rounding times the last number, a condition. Sides of a good condition
     are turned by their triangles; others by the singular value decomposition, which takes longer.
     """
-    lower, upper = (np.asarray(np.linalg.qr(side, mode="r")) for side in (left, right.T))
+    lower, upper = triangles(map)
     square = lower.shape[0] == lower.shape[1] and upper.shape[0] == upper.shape[1]
     condition = max(_condition(side) for side in (lower, upper)) if square else np.inf
     if condition > WELL_CONDITIONED:

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ..graph import Array, Pullback, Walk, positions_needed
+from ..graph.kept_streams import fits, is_pulled, kept_until
 from ..model import Target
 from .targets import on_stream
 from .values import straight_values
@@ -26,7 +27,7 @@ Side: TypeAlias = Literal["front", "back"]
 class TargetTotals:
     """What all paths of a walk add to one target after another.
 
-    `spent` counts the positions that were pulled back toward targets so far, in all (False) and by order (True).
+    `spent` counts the positions that were pulled back toward targets so far, times blocks, in all (False) and by order (True).
     """
 
     walk: Walk
@@ -58,11 +59,17 @@ class TargetTotals:
         return np.tensordot(stream, field, axes=2)
 
     def _cheaper(self, field: Array, by_order: bool) -> Side:
-        """Either side crosses the same blocks in the same states: what differs is for how many positions."""
+        """The side on which fewer positions are left to take through blocks, what is kept for all queries left out."""
         if ("total_by_order" if by_order else "total") in vars(self.walk):
             return "front"
-        spent = self.spent[by_order] + positions_needed(self.walk, field)
-        if spent >= len(field):
+        graph, blocks = self.walk.graph, len(self.walk.graph.blocks)
+        seen = positions_needed(self.walk, field)
+        until, shared = self.walk.all_until[0], not by_order and fits(graph, False)
+        free = self.walk.free_from[0] if shared else blocks
+        front = len(field) * (blocks - kept_until(graph, until, by_order))
+        back = seen * (free if is_pulled(graph, field[:seen], free) else blocks)
+        spent = self.spent[by_order] + back
+        if spent > front or (spent == front and free >= blocks - until):
             return "front"
         self.spent[by_order] = spent
         return "back"

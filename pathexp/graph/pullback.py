@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .kept_streams import all_after, arrivals, fits
 from .kernel import Indices
 from .operators import Array
 from .walk import Walk, stream_at
@@ -39,16 +40,29 @@ class Pullback:
     def totals(self) -> Array:
         """What the accepted paths on the stream add to the field's reading, (K,): by order, or K = 1 in all.
 
-        Cost: one forward pass over the field's positions per live state, times the orders if kept apart.
+        Cost: one forward pass over the field's positions per live state, times the orders if kept apart; in all, where
+        every ending is accepted, once for all queries.
         """
         blocks = len(self.walk.graph.blocks)
         totals = np.zeros(blocks + 1 if self.by_order else 1)
-        live = {state: self.field[None] for state in self.walk.live[blocks] if self.walk.finishes(state)}
+        live: Mapping[int, Array] = {
+            state: self.field[None] for state in self.walk.live[blocks] if self.walk.finishes(state)
+        }
         self._meet(blocks, live, totals)
+        shared = not self.by_order and fits(self.walk.graph, False)
+        free, state = self.walk.free_from if shared else (blocks, -1)
         for b in reversed(range(blocks)):
-            live = self.cross(b, live)
+            if b < free:
+                live = self.cross(b, live)
+            elif self._arrive(b) or b == free:
+                live = {state: all_after(self.walk.graph, self.field, b)[None]}
+            else:
+                continue
             self._meet(b, live, totals)
         return totals
+
+    def _arrive(self, depth: int) -> bool:
+        return any(each.depth == depth for each in arrivals(self.walk.graph))
 
     def cross(self, b: int, live: Mapping[int, Array]) -> dict[int, Array]:
         """One block: fields at its results, by state and order of the ending, to fields at what it reads."""

@@ -16,6 +16,7 @@ import numpy as np
 from .automaton import Automaton, compile_query
 from .counts import Counts, added, through
 from .graph import ResidualGraph
+from .kept_streams import all_before, arrivals
 from .kernel import BlockKernel, Indices
 from .nodes import Source, start_value
 from .operators import Array, push
@@ -179,20 +180,63 @@ class Walk:
 
         stream has shape (K, position, d_model): what arrives on the final stream, by order (K = blocks + 1)
         or in all (K = 1). direct has shape (position, d_out): what constants bring to the sink itself, of
-        order 0.  Cost: one forward pass per live state, times the number of orders if they are kept apart.
+        order 0.  Cost: one forward pass per live state, times the number of orders if they are kept apart; up to where
+        all beginnings are accepted, that of the first query.
         """
         blocks = self.graph.kernels
         orders = len(blocks) + 1 if by_order else 1
         n, d, _ = self.graph.sizes
         shape = (orders, n, d)
+        begin, whole = self.all_until
         live: dict[int, Array] = {}
-        for depth in range(len(blocks) + 1):
-            for state, order, value in self.arrivals(depth):
+        if begin:
+            known = all_before(self.graph, begin, by_order)
+            stream_at(live, whole, shape)[: len(known)] = known
+        for depth in range(begin, len(blocks) + 1):
+            for state, order, value in self.arrivals(depth) if depth > begin or not begin else ():
                 stream_at(live, state, shape)[order if by_order else 0] += value
             if depth < len(blocks):
                 live = self.cross(depth, blocks[depth], live, by_order)
         finals = [stream for state, stream in live.items() if self.finishes(state)]
         return sum(finals, np.zeros(shape)), self._straight_sum()
+
+    @cached_property
+    def all_until(self) -> tuple[int, int]:
+        """The largest depth at which one state has all beginnings there are, and that state; depth 0 where none has."""
+        found, state = (0, -1), -1
+        coming: dict[int, list[int]] = {}
+        for each in arrivals(self.graph):
+            after = self.automaton.start
+            for label in each.labels:
+                after = self.next_state(after, label) if after >= 0 else -1
+            coming.setdefault(each.depth, []).append(after)
+        for depth in range(len(self.graph.blocks) + 1):
+            if depth and state >= 0 and (self.steps[depth - 1][state] != state).any():
+                break
+            states = {*coming.get(depth, ()), *([state] if state >= 0 else [])}
+            if len(states) > 1 or -1 in states:
+                break
+            state = next(iter(states), -1)
+            if state >= 0:
+                if not any(self.completions[depth][state]):
+                    break
+                found = depth, state
+        return found
+
+    @cached_property
+    def free_from(self) -> tuple[int, int]:
+        """The least depth from which one state is left and all endings are accepted in it, and that state; or the last depth."""
+        found = len(self.graph.blocks), -1
+        for depth in reversed(range(len(self.graph.blocks) + 1)):
+            if len(self.live[depth]) != 1:
+                break
+            (state,) = self.live[depth]
+            if found[1] not in (-1, state) or not self.finishes(state):
+                break
+            if depth < len(self.graph.blocks) and (self.steps[depth][state] != state).any():
+                break
+            found = depth, state
+        return found
 
     @cached_property
     def total(self) -> tuple[Array, Array]:

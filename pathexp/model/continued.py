@@ -44,6 +44,11 @@ class ContinuedRuns(UnrecordedRun):
         """Hand a stream on."""
         return stream
 
+    def block(self, stream: Array, layer: int) -> Array:
+        """Streams behind a layer, of those before it; what overflows reaches scores or logits, and raises."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return super().block(stream, layer)
+
     def attention_branch(self, stream: Array, layer: int) -> Array:
         """What the heads of a layer add, (R · S · m, d)."""
         read = self.read(stream, layer, "attn", "attn")
@@ -100,6 +105,21 @@ class ContinuedRuns(UnrecordedRun):
         return None if sinks is None else sinks[:, None, None]
 
 
+def without_result(trace: Trace, layer: int, result: Array) -> Array:
+    """Return the stream behind a layer if its attention gave less by a result, (n, d): the norm behind it, if any, anew.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2).run([1, 2, 3])
+    >>> bool(np.allclose(without_result(trace, 1, np.zeros((3, 24))), trace.residuals["L1.out"]))
+    True
+    """
+    before = trace.residuals["embed" if layer == 0 else f"L{layer - 1}.out"]
+    written = UnrecordedRun(trace.config, trace.model.weights).written(
+        trace.residuals[f"L{layer}.attn_result"] - result, layer, "attn"
+    )
+    return GivenBranches(trace, {"attn": written}).block(before, layer)
+
+
 class GivenBranches(UnrecordedRun):
     """A block of which the attention's or the MLP's output is given, (n, d); every row is then computed for itself.
 
@@ -123,6 +143,13 @@ class GivenBranches(UnrecordedRun):
         """What is given, or what the MLP makes of the stream."""
         found = self.given.get("mlp")
         return super().mlp_branch(stream, layer) if found is None else found
+
+
+def logits_of_rows(run: UnrecordedRun, stream: Array) -> Array:
+    """Return all logits of some rows of the stream, (K, d): (K, O)."""
+    logits = run.unembed(stream)
+    check_finite(logits, "a logit", "row, token")
+    return capped(logits, run.config.logit_cap)
 
 
 def values_of(run: UnrecordedRun, stream: Array, target: Target) -> Array:

@@ -108,14 +108,6 @@ def _functions(edits: object) -> bool:
     return isinstance(edits, Mapping) and all(isinstance(k, str) and callable(f) for k, f in edits.items())
 
 
-def logits_of(trace: Trace, edits: Edits) -> Array:
-    """Return the logits (n, O) of the tokens of a trace run again with edits, as `rerun`, of which no more is kept."""
-    run = UnrecordedRun(trace.config, trace.model.weights, edits)
-    logits = played(run, trace.tokens)
-    run.check_edits()
-    return capped(logits, trace.config.logit_cap)
-
-
 class Run:
     """The record of a run while it is made."""
 

@@ -115,8 +115,11 @@ def test_the_side_that_costs_less():
     terms = px.expand(trace)
     for position in (0, 1, 2):
         terms.value(trace.logit(1, position=position))
-    assert terms._totals.spent[False] == 1 + 2 + 3 and "total" not in vars(terms.walk)
+    spent = (1 + 2 + 3) * len(terms.graph.blocks)
+    assert terms._totals.spent[False] == spent and "total" not in vars(terms.walk)
     terms.value(trace.logit(1, position=1))
+    assert terms._totals.spent[False] == spent and "total" not in vars(terms.walk), "that field is kept"
+    terms.value(trace.logit(2, position=1))
     assert "total" in vars(terms.walk)
     again = px.expand(trace)
     again.logits()

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...graph import Array
 from ...labels import read_label
-from ...model.forward import logits_of
+from ...model.continued import ContinuedRuns, logits_of_rows, without_result
 from ...model.softmax import log_softmax
 from .repeated_tokens import RepeatedRun, RepeatedTokens
 
@@ -52,12 +52,15 @@ def removals(texts: RepeatedTokens, heads: Iterable[str], runs: int) -> tuple[Re
 def _fall(run: RepeatedRun, label: str) -> Array:
     """The fall of the log-probability of the token that comes next, at every query of the second copy but the last."""
     place, trace = read_label(label), run.trace
-    at = place.layer or 0, place.index or 0
-    result = trace.z[at] @ trace.model.weights.W_O[at].T
-    without = logits_of(trace, {f"L{place.layer}.attn_result": lambda given: given - result})
+    layer, n = place.layer or 0, len(trace)
+    result = trace.z[layer, place.index or 0] @ trace.model.weights.W_O[layer, place.index or 0].T
+    stream = without_result(trace, layer, result)
     queries = np.array(run.second)[:-1]
     coming = trace.tokens[queries + 1]
-    left = log_softmax(without[queries])[np.arange(len(queries)), coming]
+    later = ContinuedRuns([trace], 0, n)
+    for behind in range(layer + 1, trace.config.n_layers):
+        stream = later.block(stream, behind)
+    left = log_softmax(logits_of_rows(later, stream[queries]))[np.arange(len(queries)), coming]
     return np.asarray(trace.log_probs[queries, coming] - left)
 
 

@@ -22,7 +22,7 @@ from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
 from ...expansion.targets import on_stream
-from ...graph import Array, Contrast, Query, Walk, everything, freeze
+from ...graph import Array, Contrast, Query, Walk, everything, freeze, push
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
@@ -69,6 +69,12 @@ class Intervention:
     @cached_property
     def frozen(self) -> Array:
         """The logits with everything frozen as in the run, (n, V): exact sums of paths, none listed."""
+        if self.patch_from is None and self.means is None and (self.inputs, self.cut.ports) == (INPUTS, {}):
+            graph = freeze(self.trace)  # paths are cut whole: all of them, without those
+            (whole, straight), (cut, beside) = (
+                Walk(graph, each).total for each in (everything, self.cut.query)
+            )
+            return push(graph.sink.operator, (whole - cut)[0]) + (straight - beside)
         kept = self.kept(FrozenPaths).logits()
         return kept if self.means is None else kept + self.means.removed(self.cut, self.inputs)
 

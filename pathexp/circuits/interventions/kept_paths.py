@@ -94,7 +94,7 @@ class KeptPaths(ABC):
         """Whether something stands in place of what is cut: another run, or a mean of runs."""
         return self.other is not None or self.means is not None
 
-    @property
+    @cached_property
     def graph(self) -> ResidualGraph:
         """The residual graph of the run."""
         graph: ResidualGraph = freeze(self.trace)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...circuits.interventions.intervene import Interventions, intervene
+from ...circuits.interventions.cuts import checked_cuts
+from ...circuits.interventions.intervene import Intervention
 from ...model import Trace
 from ..subject import Subject
 from ..view import words
@@ -28,8 +29,8 @@ def _of_one_run(query: str) -> str:
 
 def _cut(subject: Subject, trace: Trace, query: str) -> dict[str, Any]:
     target = subject.target_on(trace)
-    found: Interventions = intervene(trace, target, cut=query)
-    one, place = found[0], target.position
+    (cut,) = checked_cuts(trace, query, None, None).values()
+    one, place = Intervention(trace, cut), target.position
     frozen, live = one.effect(target)
     states = {"before": trace.logits, "frozen": one.frozen, "live": one.live}
     return {

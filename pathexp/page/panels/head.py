@@ -11,8 +11,9 @@ from ...answer import visible
 from ...circuits.attribution.attribution import HeadTokens, head_tokens
 from ...errors import PathexpError
 from ...expansion.scores.score import score as expand_score
-from ...graph import freeze, push
+from ...graph import freeze
 from ...graph.nodes import Component
+from ...graph.operators import act_at
 from ...model import Trace
 from ..subject import Subject
 from ..view import number, words
@@ -62,9 +63,8 @@ def _outputs(trace: Trace, node: Any, place: int, keys: list[int]) -> list[list[
         return []
     kv = trace.config.kv_head(node.head)
     moved = trace.patterns[node.layer, node.head, place, keys][:, None] * trace.values[node.layer, kv, keys]
-    states = np.zeros((len(keys), len(trace), trace.config.d_model))
-    states[:, place] = moved @ trace.model.weights.W_O[node.layer, node.head].T
-    rows = push(freeze(trace).sink.operator, states)[:, place]
+    states = moved @ trace.model.weights.W_O[node.layer, node.head].T
+    rows = act_at(freeze(trace).sink.operator, np.full(len(keys), place), states)
     order = np.argsort(-rows, axis=-1, kind="stable")[:, :STRONGEST]
     return [[visible(trace.model.output_string(int(token))) for token in which] for which in order]
 
