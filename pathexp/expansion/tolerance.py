@@ -21,7 +21,6 @@ from itertools import chain
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..budget import BUDGET
 from ..graph import Array, Contrast, ResidualGraph, lengths, push, spread, start_value
 from ..model import Target
 from ..model.rounding import CONFIDENCE
@@ -113,10 +112,6 @@ def _at_logits(graph: ResidualGraph) -> Array:
     """The deviation of the noise at a logit per position, the sink's own reading included."""
     if isinstance(graph, Contrast) and not graph.changed:
         return np.full(graph.sizes[0], contrast_deviation(graph))
-    return BUDGET.get(graph, "noise at the sink", lambda: _at_sink(graph))
-
-
-def _at_sink(graph: ResidualGraph) -> Array:
     *_, (x, noise) = _depths(graph)
     noise = spread(graph.sink.operator, np.hypot(noise, disturbance(graph, lengths(x))))
     out = push(graph.sink.operator, x)
