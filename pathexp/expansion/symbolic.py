@@ -25,6 +25,7 @@ from ..graph import (
     Factor,
     Gate,
     Indices,
+    One,
     OneHot,
     Operator,
     Parallel,
@@ -68,26 +69,51 @@ def _word(word: tuple[Factor, ...], identity: Dim) -> sp.MatrixExpr:
     return symbols[0] if len(symbols) == 1 else sp.MatMul(*symbols)
 
 
-def _part(part: Part, graph: ResidualGraph) -> sp.MatrixExpr:
+def _part(part: Part, graph: ResidualGraph, width: Dim) -> sp.MatrixExpr:
+    """One part of an operator that reads `width` features."""
     sp = sympy_module()
     if isinstance(part, Parallel):
-        return sp.MatAdd(*(expression(term, graph) for term in part.terms))
+        return sp.MatAdd(*(expression(term, graph, width) for term in part.terms))
     if isinstance(part, Action):
         return sp.MatrixSymbol(part.name, part.positions * part.rows, part.positions * part.columns)
     if isinstance(part, Gate):
         size = _size(part.positions) * _size(part.features)
         return sp.MatrixSymbol(part.name, size, size)
-    return sp.KroneckerProduct(_word(part.position, graph.positions), _word(part.feature, graph.d_model))
+    return sp.KroneckerProduct(_word(part.position, graph.positions), _word(part.feature, width))
 
 
 _IDENTITY: Operator = (Step(),)
 """What a path from a point of the stream straight to another one stands for."""
 
 
-def expression(operator: Operator, graph: ResidualGraph) -> sp.MatrixExpr:
-    """Return an operator as a sympy expression acting on row-major (position, feature) vectors."""
-    parts = [_part(part, graph) for part in operator or _IDENTITY]
+def expression(operator: Operator, graph: ResidualGraph, width: Dim | None = None) -> sp.MatrixExpr:
+    """Return an operator as a sympy expression acting on row-major (position, feature) vectors, of `width` features (None: d_model)."""
+    parts: list[sp.MatrixExpr] = []
+    width = graph.d_model if width is None else width
+    for part in reversed(operator or _IDENTITY):
+        parts.insert(0, _part(part, graph, width))
+        width = _written((part,), width)
     return parts[0] if len(parts) == 1 else sympy_module().MatMul(*parts)
+
+
+def _written(operator: Operator, width: Dim) -> Dim:
+    """How many features an operator writes that reads so many."""
+    for part in reversed(operator):
+        match part:
+            case Step(feature=(first, *_)):
+                width = first.rows
+            case Gate():
+                width = part.features
+            case Action():
+                width = part.rows
+            case Parallel():
+                width = _written(part.terms[0], width)
+    return width
+
+
+def start_width(start: Start) -> Dim | None:
+    """Return how many features a source's start has; None for constants."""
+    return None if isinstance(start, One) else start.size
 
 
 def start_symbol(start: Start, graph: ResidualGraph) -> sp.MatrixExpr | None:
@@ -100,7 +126,7 @@ def start_symbol(start: Start, graph: ResidualGraph) -> sp.MatrixExpr | None:
 def applied(operator: Operator, source: Source, graph: ResidualGraph) -> sp.MatrixExpr:
     """Return the term's value, operator times the source's vector, of shape (positions · d_out, 1)."""
     vector = start_symbol(source.start, graph)
-    whole = expression(operator, graph)
+    whole = expression(operator, graph, start_width(source.start))
     return whole if vector is None else sympy_module().MatMul(*_factors(whole), vector)
 
 

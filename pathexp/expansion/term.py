@@ -67,7 +67,7 @@ class Term:
     @property
     def expr(self) -> sp.MatrixExpr:
         """The term as a sympy matrix expression, `A ⊗ W` (a product of such around gates)."""
-        return symbolic.expression(self.operator, self.graph)
+        return symbolic.expression(self.operator, self.graph, symbolic.start_width(self.source.start))
 
     def latex(self) -> str:
         """The term in the papers' notation, such as A^{1.0} A^{0.1} ⊗ W_U W_{OV}^{1.0} … W_E."""

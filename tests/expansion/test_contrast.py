@@ -278,7 +278,9 @@ def test_runs_of_unequal_length_or_shape_are_refused():
 # Search, formulas --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "olmo2", "2L-plain", "bidirectional-window"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "llama", "bert", "olmo2", "2L-plain", "bidirectional-window", "mixtral"]
+)
 def test_the_search_with_bounds_finds_what_enumeration_finds(name):
     here, there = two_runs(EVERY[name]())
     terms = px.expand(px.contrast(here, there))
@@ -289,7 +291,9 @@ def test_the_search_with_bounds_finds_what_enumeration_finds(name):
     np.testing.assert_allclose(found.values, known.values, rtol=1e-9, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gemma2", "2L-qk", "olmo2", "bert-masked-token-head"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "gemma2", "2L-qk", "olmo2", "bert-masked-token-head", "qwen-moe", "qwen3", "gemma3"]
+)
 def test_symbols_equal_numbers(name):
     model = EVERY[name]()
     here, there = (model.run(text) for text in ([1, 2], [3, 2]))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.expansion.symbolic import start_array
 from pathexp.graph.contrast.runs import Runs
 from pathexp.model import Model
 from tests.expansion.test_contrast import EVERY, assert_adds_up_everywhere
@@ -64,6 +65,19 @@ def test_two_models_with_every_switch(seed):
     text, twin = texts(model, seed, length=(1, 2, 7)[seed % 3], changed=seed % 2)
     verdict = px.expand(px.contrast(model.run(text), other.run(twin)), "S U").verify()
     assert verdict.ok, f"{model.config}\n{verdict}"
+
+
+@pytest.mark.parametrize("name", ["olmo2", "gemma3", "qwen3", "qwen-moe", "bert-masked-token-head"])
+def test_symbols_equal_numbers(name):
+    """No two arrays of a formula have one name, however layers turn, norm and route."""
+    model = EVERY[name]()
+    here, there = model.run([1, 2]), disturbed(model, 1, 0.05).run([3, 2])
+    terms = px.expand(px.contrast(here, there)).where("S .? U")
+    arrays = terms.arrays()
+    for term in list(terms)[::7]:
+        (start,) = start_array(term.source.start).values()
+        found = (px.evaluate(term.expr, arrays) @ start).reshape(here.logits.shape)
+        np.testing.assert_allclose(found, term.logits(), atol=1e-12)
 
 
 def test_the_streams_add_up_behind_every_block():

@@ -22,6 +22,19 @@ def test_refused_by_default_with_both_ways_on():
         px.load("attn-2l", unknown="refuse").run(TEXT)
 
 
+@pytest.mark.parametrize("letter", ["#", "7", '"'])
+def test_signs_digits_and_quotation_marks_alike(letter):
+    """Each is refused with its place, left out, or replaced; and counted."""
+    text = f"Macbeth {letter} shall {letter}"
+    with pytest.raises(TokenError, match=rf"{letter}.*at position 8"):
+        px.load("attn-1l").encode(text)
+    for unknown in ("skip", "x"):
+        with pytest.warns(LoadWarning, match="2 characters of"):
+            found = px.load("attn-1l", unknown=unknown).encode(text)
+        put = "" if unknown == "skip" else unknown
+        assert found == px.load("attn-1l").encode(text.replace(letter, put))
+
+
 @pytest.mark.parametrize(("unknown", "same"), [("skip", "Macbeth  shall"), ("X", "Macbeth XX shall")])
 def test_left_out_or_replaced_and_counted(unknown, same):
     model = px.load("attn-2l", unknown=unknown)

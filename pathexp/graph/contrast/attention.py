@@ -165,7 +165,10 @@ class Attention:
         rotary = config.rotary_of(self.layer)
         if rotary is None:
             return ()
-        return (Turn.of(rotary, self.runs.positions, config.d_head),)
+        name = (
+            "R" if config.rotaries is None else f"R_L{self.layer}"
+        )  # layers that turn otherwise have other numbers
+        return (Turn.of(rotary, self.runs.positions, config.d_head, name),)
 
     def _normed(self, side: str, place: int, head: int) -> Operator:
         """The map of queries or keys, through their norm if they have one, or that of their latent."""
@@ -257,7 +260,8 @@ class Attention:
         here, there = self._scales(side)
         label = f"{side}_{self._name(head)}"
         content, slopes = self.contents(side)[own], scale_slopes(here, there)
-        change: Operator = (dyad(label, middle[place], content, slopes, self._together(side)),)
+        name = f"{label}_{place}"  # that of the whole projection reads the stream
+        change: Operator = (dyad(name, middle[place], content, slopes, self._together(side)),)
         if own == place:
             mean: Operator = (Step((diagonal(f"S̄_{label}", self.runs.between(here, there), "position"),)),)
             change = (Parallel(f"N_{label}", (mean, change)),)

@@ -22,11 +22,11 @@ class Turn(Action):
     pairs: tuple[Indices, Indices]
 
     @classmethod
-    def of(cls, rotary: Rotary, positions: int, d_head: int) -> Turn:
+    def of(cls, rotary: Rotary, positions: int, d_head: int, name: str = "R") -> Turn:
         """Return the turns of a model's heads at the first positions."""
         angles = np.arange(positions)[:, None] * rotary.frequencies(positions)
         amplitude = rotary.amplitude
-        return cls("R", d_head, np.cos(angles) * amplitude, np.sin(angles) * amplitude, rotary.pairs())
+        return cls(name, d_head, np.cos(angles) * amplitude, np.sin(angles) * amplitude, rotary.pairs())
 
     @property
     def positions(self) -> int:  # type: ignore[override]
