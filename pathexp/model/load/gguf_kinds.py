@@ -17,6 +17,7 @@ from .families.llama import embedding_scale
 from .families.mpt import slopes
 from .gguf_experts import experts_of, gpt_oss_experts
 from .gguf_keys import GgufKeys
+from .gguf_latent import latent_fields
 from .options import Options
 
 Fields = Mapping[str, Any]
@@ -47,7 +48,7 @@ class Kind:
     ``pairing`` of rotary positions, None where there are none; ``turned``: how its layers turn, by the rotary positions that
     the keys tell; ``turns``: whether frequencies may be divided by stored factors; ``fused_gate``: gate and up are one
     tensor; ``bare``: LayerNorms may have no bias; ``unembedded``: a file without an unembedding means the embedding;
-    ``sparse``: it may have experts. Any map may have a bias.
+    ``sparse``: it may have experts; ``latent``: its attention is latent. Any map may have a bias.
     """
 
     fields: Callable[[GgufKeys, Shapes, Options], Fields] = nothing
@@ -66,6 +67,7 @@ class Kind:
     causal: bool = True
     unembedded: bool = True
     sparse: bool = False
+    latent: bool = False
 
     @property
     def norm_names(self) -> Mapping[str, str]:
@@ -278,6 +280,7 @@ KINDS: Mapping[str, Kind] = {
         biased=(*_QKV, "attn_output"),
         sparse=True,
     ),
+    "deepseek2": Kind(latent_fields, pairing="adjacent", sparse=True, latent=True),
     "gemma": Kind(_gemma, activation="gelu_tanh"),
     "gemma2": Kind(_gemma2, norms=_PRE | _BRANCH, activation="gelu_tanh"),
     "phi3": Kind(_everywhere, fused_gate=True, turns=True),

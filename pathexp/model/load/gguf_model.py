@@ -98,11 +98,12 @@ def _vocabulary(keys: GgufKeys, file: GgufFile) -> Mapping[str, Any]:
 def _sizes(keys: GgufKeys, kind: Kind) -> Mapping[str, Any]:
     n_heads, d_model = keys.even("attention.head_count"), keys.size("embedding_length")
     d_head = keys.size("attention.key_length", _share(keys, d_model, n_heads))
-    keys.must_be("attention.value_length", d_head, "keys and values of one size are known here")
+    if not kind.latent:
+        keys.must_be("attention.value_length", d_head, "keys and values of one size are known here")
     return {
         "n_layers": keys.size("block_count"),
         "n_heads": n_heads,
-        "n_kv_heads": keys.even("attention.head_count_kv", n_heads),
+        "n_kv_heads": n_heads if kind.latent else keys.even("attention.head_count_kv", n_heads),
         "d_model": d_model,
         "d_head": d_head,
         "n_ctx": keys.size("context_length"),

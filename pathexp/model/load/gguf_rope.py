@@ -26,9 +26,8 @@ def rotary(keys: GgufKeys, kind: Kind, file: GgufFile, d_head: int) -> Rotary | 
     keys.get("rope.scaling.finetuned")  # whether the model was trained on with its scaling
     base = keys.assumed_number("rope.freq_base", 10000.0)
     dims = keys.size("rope.dimension_count", d_head)
-    return Rotary(
-        base=base, dims=dims, pairing=kind.pairing, scaling=_stored(keys, kind, file) or _scaling(keys)
-    )
+    scaling = _stored(keys, kind, file) or _scaling(keys, kind)
+    return Rotary(base=base, dims=dims, pairing=kind.pairing, scaling=scaling)
 
 
 def stored_factors(kind: Kind, shapes: Mapping[str, Shape]) -> tuple[str, ...]:
@@ -41,7 +40,7 @@ def stored_factors(kind: Kind, shapes: Mapping[str, Shape]) -> tuple[str, ...]:
 def _stored(keys: GgufKeys, kind: Kind, file: GgufFile) -> Scaling | None:
     names = stored_factors(kind, file.shapes)
     if len(names) == 1:
-        return _divided(keys, file, _scaling(keys))
+        return _divided(keys, file, _scaling(keys, kind))
     return _long(keys, file) if names else None
 
 
@@ -58,30 +57,34 @@ def _long(keys: GgufKeys, file: GgufFile) -> LongRope:
     )
 
 
-def _scaling(keys: GgufKeys) -> Scaling | None:
+def _scaling(keys: GgufKeys, kind: Kind) -> Scaling | None:
     factor = keys.number("rope.scaling.factor", 0.0) or keys.number("rope.scale_linear", 0.0)
-    for told in ("rope.scale_linear", "rope.scaling.original_context_length"):
-        keys.get(told)  # the second beside a linear scaling too, which does not need it
-    kind = keys.get("rope.scaling.type", "linear")
-    if kind == "yarn":
-        return _yarn(keys, factor)
+    for key in ("rope.scale_linear", "rope.scaling.original_context_length"):
+        keys.get(key)  # the second beside a linear scaling too, which does not need it
+    told = keys.get("rope.scaling.type", "linear")
+    if told == "yarn":
+        return _yarn(keys, kind, factor)
     keys.must_be("rope.scaling.attn_factor", 1.0, "only YaRN makes scores larger here")
-    if kind not in ("none", "linear"):
+    if told not in ("none", "linear"):
         raise keys.error(
-            f"rope.scaling.type {kind!r} is not known; known: none, linear, yarn, and longrope with its stored factors"
+            f"rope.scaling.type {told!r} is not known; known: none, linear, yarn, and longrope with its stored factors"
         )
-    if kind == "none" or factor in (0.0, 1.0):
+    if told == "none" or factor in (0.0, 1.0):
         return None
     return Linear(factor=factor)
 
 
-def _yarn(keys: GgufKeys, factor: float) -> Yarn:
-    """YaRN; a factor that is told multiplies the amplitude of the paper."""
+def _yarn(keys: GgufKeys, kind: Kind, factor: float) -> Yarn:
+    """YaRN; a factor that is told multiplies the amplitude of the paper. Latent attention scales whole products instead."""
     for key in ("rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"):
         keys.must_be(key, 1.0, "YaRN's own is known here")
-    keys.must_be_off("rope.scaling.yarn_log_multiplier", "it belongs to models that are not known here")
+    if not kind.latent:
+        keys.must_be_off("rope.scaling.yarn_log_multiplier", "it belongs to models that are not known here")
     told = keys.number("rope.scaling.attn_factor", 1.0)
     amplitude = told * (0.1 * math.log(factor) + 1) if told != 1 and factor > 1 else None
+    if kind.latent:
+        keys.must_be("rope.scaling.attn_factor", 1.0, "products of queries and keys are scaled whole here")
+        amplitude = 1.0
     return Yarn(
         factor=factor,
         original_n_ctx=keys.size("rope.scaling.original_context_length", keys.size("context_length")),

@@ -11,6 +11,7 @@ from .fused import Widths, parts
 from .gather import Piece, Turn, as_it_is, heads_in, heads_out, transposed
 from .gguf_experts import expert_pieces
 from .gguf_kinds import Kind
+from .gguf_latent import choice_pieces, dense_pieces, latent_pieces
 
 TABLES = "token_embd.weight", "output.weight"
 _BLOCK = "blk.{l}."
@@ -19,8 +20,10 @@ _TYPES = "token_types.weight"
 
 def pieces(c: Config, kind: Kind, shapes: Mapping[str, Shape]) -> Iterator[Piece]:
     """The tensors of a model of this kind, the two tables of tokens apart; a bias is one that the file has."""
-    yield from _attention(c, kind, shapes)
+    yield from _attention(c, kind, shapes) if c.latent is None else latent_pieces(c, c.latent, shapes)
     yield from _mlp(c, kind, shapes) if c.experts is None else expert_pieces(c, c.experts, shapes)
+    yield from dense_pieces(c) if c.experts is not None and c.d_mlp else ()
+    yield from choice_pieces(c, shapes)
     if c.sinks:
         yield Piece(f"{_BLOCK}attn_sinks.weight", (c.n_heads,), {"sinks": as_it_is})
     norms = {theirs: ours for theirs, ours in _norms(kind, shapes).items() if ours in c.block_norms}

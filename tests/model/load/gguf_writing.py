@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -140,6 +141,27 @@ def parted_experts(arrays: Arrays) -> Arrays:
     return found
 
 
+def apart_in_heads(arrays: Arrays, own: int, values: int) -> Arrays:
+    """DeepSeek today: what makes keys, inputs first, and what makes values of the latent, a head each; experts joined."""
+    found: Arrays = {}
+    for name, array in joined_experts(arrays).items():
+        if "kv_b_proj" not in name:
+            found[name.replace("e_score_correction_bias", "e_score_correction.bias")] = array
+            continue
+        keys, made = np.split(array.reshape(-1, own + values, array.shape[-1]), [own], axis=1)
+        found[name.replace("kv_b_proj", "k_b_proj")] = keys.swapaxes(1, 2)
+        found[name.replace("kv_b_proj", "v_b_proj")] = made
+    return found
+
+
+def joined_choices(arrays: Arrays) -> Arrays:
+    """DeepSeek as it was: keys and values made by one tensor; experts joined."""
+    return {
+        name.replace("e_score_correction_bias", "e_score_correction.bias"): array
+        for name, array in joined_experts(arrays).items()
+    }
+
+
 @dataclass(frozen=True)
 class Case:
     """A configuration of transformers, the architecture of GGUF, its keys, and the rule for its tensors."""
@@ -264,6 +286,21 @@ def _llama3_divisors(dims: int = 10) -> np.ndarray:
         divisors.append(1.0 if wave < 20 / 4.0 else 4.0 if wave > 20 / 1.0 else between)
     return np.array(divisors)
 
+
+_DEEPSEEK: Config = {
+    **_SIZES, "num_key_value_heads": 4, "rms_norm_eps": 1e-6, "q_lora_rank": 11, "kv_lora_rank": 7, "qk_nope_head_dim": 5,
+    "qk_rope_head_dim": 4, "v_head_dim": 6, "moe_intermediate_size": 8, "n_routed_experts": 6, "n_shared_experts": 2,
+    "num_experts_per_tok": 2, "first_k_dense_replace": 1, "hidden_act": "silu",
+}  # fmt: skip
+_DEEPSEEK_KEYS: Config = {
+    **_RMS, "attention.layer_norm_rms_epsilon": 1e-6, "rope.dimension_count": 4, "attention.q_lora_rank": 11,
+    "attention.kv_lora_rank": 7, "leading_dense_block_count": 1, "expert_count": 6, "expert_used_count": 2,
+    "expert_feed_forward_length": 8, "expert_shared_count": 2,
+}  # fmt: skip
+_LATENT_HEAD: Config = {
+    "attention.head_count_kv": 1, "attention.key_length": 11, "attention.value_length": 7, "attention.key_length_mla": 9,
+    "attention.value_length_mla": 6,
+}  # fmt: skip
 
 CASES: dict[str, Case] = {
     "llama": Case({**_OWN, "model_type": "llama"}, "llama", _RMS_OWN, permuted),
@@ -519,6 +556,28 @@ CASES: dict[str, Case] = {
         },
         "qwen3moe", {**_RMS_OWN, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 6},
         prepare=joined_experts,
+    ),
+    "deepseek_v3": Case(
+        {**_DEEPSEEK, "model_type": "deepseek_v3", "topk_group": 2, "n_group": 3, "routed_scaling_factor": 1.7}, "deepseek2",
+        {**_DEEPSEEK_KEYS, **_LATENT_HEAD, "expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 1.7,
+         "expert_group_count": 3, "expert_group_used_count": 2},
+        prepare=partial(apart_in_heads, own=5, values=6),
+    ),
+    "deepseek_v2 yarn, no groups": Case(
+        {**_DEEPSEEK, "model_type": "deepseek_v2", "rope_parameters": {**_YARN, "mscale": 0.7, "mscale_all_dim": 0.7}}, "deepseek2",
+        {**_DEEPSEEK_KEYS, **_LATENT_HEAD, "expert_weights_scale": 1.0, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+         "rope.scaling.original_context_length": 10, "rope.scaling.yarn_log_multiplier": 0.07},
+        prepare=partial(apart_in_heads, own=5, values=6),
+    ),
+    "deepseek_v2, older file": Case(
+        {**_DEEPSEEK, "model_type": "deepseek_v2"}, "deepseek2",
+        {**_DEEPSEEK_KEYS, "attention.head_count_kv": 4, "attention.key_length": 9, "attention.value_length": 6},
+        prepare=joined_choices,
+    ),
+    "deepseek_v2 lite": Case(  # llama.cpp tells it by its 27 layers
+        {**_DEEPSEEK, "model_type": "deepseek_v2", "q_lora_rank": None, "num_hidden_layers": 27}, "deepseek2",
+        {**_DEEPSEEK_KEYS, **_LATENT_HEAD, "attention.q_lora_rank": None, "block_count": 27},
+        prepare=partial(apart_in_heads, own=5, values=6),
     ),
     "bert": Case(
         {

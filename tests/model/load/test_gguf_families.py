@@ -83,6 +83,14 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "slopes": ("bloom", {"attention.max_alibi_bias": 4.0}, "other slopes"),
     "adapter": ("llama", {"general.type": "adapter"}, "it is an adapter alone"),
     "split": ("llama", {"split.count": 3}, "it is one of 3 files; join them"),
+    "rules of experts": ("deepseek_v3", {"expert_gating_func": 3}, "'expert_gating_func' is 3, known are 1 and 2"),
+    "heads of a latent": ("deepseek_v3", {"attention.head_count_kv": 4}, "'attention.head_count_kv' is 4, known is 1: all heads read one"),
+    "length of a latent": ("deepseek_v3", {"attention.key_length": 9}, "'attention.key_length' is 9, known is 11"),
+    "stretched latent": (
+        "deepseek_v2 yarn, no groups",
+        {"rope.scaling.yarn_log_multiplier": None},
+        "'rope.scaling.yarn_log_multiplier' is not told",
+    ),
     "future tokens": ("llama", {"nextn_predict_layers": 1}, "further tokens"),
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from .plan import Family, Plan, activation
 
 _ATTENTION = "model.layers.{l}.self_attn."
 _NAMES = ExpertNames(shared="mlp.shared_experts.")
-_EPS = 1e-6
+EPS = 1e-6
 """The norms of latents do not read rms_norm_eps in transformers."""
 _GATED = {"gate": "gate_proj", "in": "up_proj", "out": "down_proj"}
 _UNREAD = (
@@ -101,7 +101,7 @@ def _latent(keys: Keys) -> Latent:
         raise keys.error("'q_lora_rank' is not told: how many numbers queries are made of, or null")
     return Latent(
         rank=keys.size("kv_lora_rank"), d_shared=keys.size("qk_rope_head_dim"), d_value=keys.size("v_head_dim"),
-        query_rank=queries, eps=_EPS,
+        query_rank=queries, eps=EPS,
     )  # fmt: skip
 
 
@@ -160,26 +160,26 @@ def _experts(keys: Keys, multiplier: float, **more: Any) -> Experts:
 def _attention(c: Config, e: Latent, biased: bool) -> Iterator[Piece]:
     shape = c.n_heads * c.d_head
     if e.query_rank is None:
-        yield Piece(f"{_ATTENTION}q_proj.weight", (shape, c.d_model), {"W_Q": _turning_first(c, e)})
+        yield Piece(f"{_ATTENTION}q_proj.weight", (shape, c.d_model), {"W_Q": turning_first(c, e)})
     else:
         yield Piece(f"{_ATTENTION}q_a_proj.weight", (e.query_rank, c.d_model), {"W_DQ": as_it_is})
         yield Piece(f"{_ATTENTION}q_a_layernorm.weight", (e.query_rank,), {"g_q_latent": as_it_is})
-        yield Piece(f"{_ATTENTION}q_b_proj.weight", (shape, e.query_rank), {"W_UQ": _turning_first(c, e)})
-    down = e.rank + e.d_shared
-    yield Piece(f"{_ATTENTION}kv_a_proj_with_mqa.weight", (down, c.d_model), _down(e, "W"))
+        yield Piece(f"{_ATTENTION}q_b_proj.weight", (shape, e.query_rank), {"W_UQ": turning_first(c, e)})
+    compressed = e.rank + e.d_shared
+    yield Piece(f"{_ATTENTION}kv_a_proj_with_mqa.weight", (compressed, c.d_model), down(e, "W"))
     yield Piece(f"{_ATTENTION}kv_a_layernorm.weight", (e.rank,), {"g_kv_latent": as_it_is})
-    up = c.n_heads * (c.d_head - e.d_shared + e.d_value)
-    yield Piece(f"{_ATTENTION}kv_b_proj.weight", (up, e.rank), _up(c, e))
-    out = {"W_O": lambda raw: raw.reshape(c.d_model, c.n_heads, e.d_value).transpose(1, 0, 2)}
-    yield Piece(f"{_ATTENTION}o_proj.weight", (c.d_model, c.n_heads * e.d_value), out)
+    rows = c.n_heads * (c.d_head - e.d_shared + e.d_value)
+    yield Piece(f"{_ATTENTION}kv_b_proj.weight", (rows, e.rank), up(c, e))
+    out = (c.d_model, c.n_heads * e.d_value)
+    yield Piece(f"{_ATTENTION}o_proj.weight", out, {"W_O": values_out(c, e)})
     if biased:
         if e.query_rank is not None:
             yield Piece(f"{_ATTENTION}q_a_proj.bias", (e.query_rank,), {"b_DQ": as_it_is})
-        yield Piece(f"{_ATTENTION}kv_a_proj_with_mqa.bias", (down,), _down(e, "b"))
+        yield Piece(f"{_ATTENTION}kv_a_proj_with_mqa.bias", (compressed,), down(e, "b"))
         yield Piece(f"{_ATTENTION}o_proj.bias", (c.d_model,), {"b_O": as_it_is})
 
 
-def _turning_first(c: Config, e: Latent) -> Turn:
+def turning_first(c: Config, e: Latent) -> Turn:
     """Heads side by side, (H h, ·), to (H, h, ·), the numbers that rotary positions turn before the others."""
 
     def turn(raw: Array) -> Array:
@@ -189,12 +189,12 @@ def _turning_first(c: Config, e: Latent) -> Turn:
     return turn
 
 
-def _down(e: Latent, kind: str) -> Mapping[str, Turn]:
+def down(e: Latent, kind: str) -> Mapping[str, Turn]:
     """The latent of keys and values, and after it the key that heads share."""
     return {f"{kind}_DKV": lambda raw: raw[: e.rank], f"{kind}_KR": lambda raw: raw[e.rank :]}
 
 
-def _up(c: Config, e: Latent) -> Mapping[str, Turn]:
+def up(c: Config, e: Latent) -> Mapping[str, Turn]:
     """Each head's own part of its key, and after it its value."""
     own = c.d_head - e.d_shared
 
@@ -202,6 +202,11 @@ def _up(c: Config, e: Latent) -> Mapping[str, Turn]:
         return raw.reshape(c.n_heads, own + e.d_value, e.rank)
 
     return {"W_UK": lambda raw: heads(raw)[:, :own], "W_UV": lambda raw: heads(raw)[:, own:]}
+
+
+def values_out(c: Config, e: Latent) -> Turn:
+    """An output projection, (d_model, H · d_value), to (H, d_model, d_value)."""
+    return lambda raw: raw.reshape(c.d_model, c.n_heads, e.d_value).transpose(1, 0, 2)
 
 
 def _mlp(c: Config, biased: bool) -> Iterator[Piece]:
