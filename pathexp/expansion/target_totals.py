@@ -64,9 +64,9 @@ class TargetTotals:
             return "front"
         graph, blocks = self.walk.graph, len(self.walk.graph.blocks)
         seen = positions_needed(self.walk, field)
-        until, shared = self.walk.all_until[0], not by_order and fits(graph, False)
+        until, shared = self.walk.all_until[0], not by_order and fits(graph)
         free = self.walk.free_from[0] if shared else blocks
-        front = len(field) * (blocks - kept_until(graph, until, by_order))
+        front = len(field) * (blocks - kept_until(graph, until, "order" if by_order else "all"))
         back = seen * (free if is_pulled(graph, field[:seen], free) else blocks)
         spent = self.spent[by_order] + back
         if spent > front or (spent == front and free >= blocks - until):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Literal
 
 import numpy as np
 
@@ -81,25 +82,30 @@ def _same(a: Arrival, b: Arrival) -> bool:
     return (a.depth, a.order) == (b.depth, b.order) and a.start is b.start and a.operator is b.operator
 
 
-def all_before(graph: ResidualGraph, depth: int, by_order: bool) -> Array:
-    """Return what all beginnings bring to the stream before a block, (K, n, d): by order, K = depth + 1, or K = 1 in all.
+By = Literal["all", "order", "position"]
+"""What is kept apart of a stream: nothing, the orders of its paths, or the positions at which they set out."""
 
-    Costs one forward pass up to there, times the orders if they are kept apart, once for all graphs that begin alike.
+
+def all_before(graph: ResidualGraph, depth: int, by: By = "all") -> Array:
+    """Return what all beginnings bring to the stream before a block, (K, n, d), K being 1, depth + 1 orders or n positions.
+
+    Costs one forward pass up to there, times what is kept apart, once for all graphs that begin alike.
 
     >>> import pathexp as px
     >>> trace = px.random_model(layers=2).run([1, 2, 3])
-    >>> bool(np.allclose(all_before(px.freeze(trace), 1, False)[0], trace.residuals["L0.out"]))
-    True
+    >>> [bool(np.allclose(all_before(px.freeze(trace), 1, by).sum(axis=0), trace.residuals["L0.out"])) for by in ("all", "order", "position")]
+    [True, True, True]
     """
-    kept = fits(graph, by_order)
-    begin = kept_until(graph, depth, by_order) if kept else 0
-    stream = _kept(graph, begin, by_order) if begin else None
+    kept = fits(graph, by)
+    begin = kept_until(graph, depth, by) if kept else 0
+    stream = _kept(graph, begin, by) if begin else None
     if stream is None:
-        stream = _arrived(np.zeros((1, *graph.sizes[:2])), graph, 0)
+        first = graph.sizes[0] if by == "position" else 1
+        stream = _arrived(np.zeros((first, *graph.sizes[:2])), graph, 0, by)
     for b in range(begin, depth):
-        stream = _arrived(_crossed(stream, graph, b, by_order), graph, b + 1)
+        stream = _arrived(_crossed(stream, graph, b, by == "order"), graph, b + 1, by)
         if kept:
-            _keep(graph, b + 1, by_order, stream)
+            _keep(graph, b + 1, by, stream)
     return stream
 
 
@@ -113,38 +119,42 @@ def _crossed(stream: Array, graph: ResidualGraph, b: int, by_order: bool) -> Arr
     return after
 
 
-def _arrived(stream: Array, graph: ResidualGraph, depth: int) -> Array:
+def _arrived(stream: Array, graph: ResidualGraph, depth: int, by: By) -> Array:
     """A stream with what sources bring to it at a depth."""
+    every = np.arange(graph.sizes[0])
     for each in arrivals(graph):
-        if each.depth == depth:
-            stream[each.order if len(stream) > 1 else 0] += each.value()
+        if each.depth == depth and by == "position":
+            stream[every, every] += each.value()
+        elif each.depth == depth:
+            stream[each.order if by == "order" and depth else 0] += each.value()
     return stream
 
 
-def kept_until(graph: ResidualGraph, depth: int, by_order: bool) -> int:
+def kept_until(graph: ResidualGraph, depth: int, by: By = "all") -> int:
     """Return the largest depth, at most this one, whose stream of all beginnings is kept; 0 for none."""
-    return next((d for d in range(depth, 0, -1) if _kept(graph, d, by_order) is not None), 0)
+    return next((d for d in range(depth, 0, -1) if _kept(graph, d, by) is not None), 0)
 
 
-def _kept(graph: ResidualGraph, depth: int, by_order: bool) -> Array | None:
-    found = BUDGET.find(graph.blocks[depth - 1], ("all before", graph.sizes[0], by_order))
+def _kept(graph: ResidualGraph, depth: int, by: By) -> Array | None:
+    found = BUDGET.find(graph.blocks[depth - 1], ("all before", graph.sizes[0], by))
     if not isinstance(found, tuple) or not found[0].same(_Beginning(graph, depth)):
         return None
     stream: Array = found[1]
     return stream
 
 
-def _keep(graph: ResidualGraph, depth: int, by_order: bool, stream: Array) -> None:
+def _keep(graph: ResidualGraph, depth: int, by: By, stream: Array) -> None:
     made = _Beginning(graph, depth), stream.copy()
     made[1].setflags(write=False)
-    BUDGET.get(graph.blocks[depth - 1], ("all before", graph.sizes[0], by_order), lambda: made)
+    BUDGET.get(graph.blocks[depth - 1], ("all before", graph.sizes[0], by), lambda: made)
 
 
-def fits(graph: ResidualGraph, by_order: bool) -> bool:
+def fits(graph: ResidualGraph, by: By = "all") -> bool:
     """Return whether streams of all depths are kept."""
     n, d, _ = graph.sizes
     depths = len(graph.blocks) + 1
-    return 8 * n * d * (depths * (depths + 1) // 2 if by_order else depths) * SHARE <= BUDGET.limit
+    streams = {"all": depths, "order": depths * (depths + 1) // 2, "position": depths * n}[by]
+    return bool(8 * n * d * streams * SHARE <= BUDGET.limit)
 
 
 def all_after(graph: ResidualGraph, field: Array, depth: int) -> Array:
@@ -160,7 +170,7 @@ def all_after(graph: ResidualGraph, field: Array, depth: int) -> Array:
         block = graph.kernels[b].transposed
         (total,) = block.sums(found[None], [np.arange(len(graph.blocks[b].components))])
         found = (block.through_skip(found[None]) + total)[0]
-        if fits(graph, False):
+        if fits(graph):
             _keep_pulled(graph, mark, b, found)
     return found
 

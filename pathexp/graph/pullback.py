@@ -49,7 +49,7 @@ class Pullback:
             state: self.field[None] for state in self.walk.live[blocks] if self.walk.finishes(state)
         }
         self._meet(blocks, live, totals)
-        shared = not self.by_order and fits(self.walk.graph, False)
+        shared = not self.by_order and fits(self.walk.graph)
         free, state = self.walk.free_from if shared else (blocks, -1)
         for b in reversed(range(blocks)):
             if b < free:

@@ -190,7 +190,7 @@ class Walk:
         begin, whole = self.all_until
         live: dict[int, Array] = {}
         if begin:
-            known = all_before(self.graph, begin, by_order)
+            known = all_before(self.graph, begin, "order" if by_order else "all")
             stream_at(live, whole, shape)[: len(known)] = known
         for depth in range(begin, len(blocks) + 1):
             for state, order, value in self.arrivals(depth) if depth > begin or not begin else ():

@@ -56,6 +56,26 @@ def test_sums_are_those_of_a_walk_of_its_own(name, monkeypatch):
         assert sides[0] == pytest.approx(sides[1], abs=1e-11 * (1 + np.abs(trace.logits).max()))
 
 
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_what_comes_from_each_position_is_as_by_a_walk_of_its_own(name):
+    model = MODELS[name]()
+    trace = model.run(np.random.default_rng(1).integers(0, model.config.d_vocab, min(6, model.config.n_ctx)))
+    graph = freeze(trace)
+    target = trace.logit(min(3, model.config.d_out - 1), position=len(trace.logits) // 2)
+    size = 1 + np.abs(trace.logits).max()
+    for query in queries(graph):
+        terms, alone = px.expand(graph, query), px.expand(graph, query)
+        if not terms.count():
+            continue
+        alone.walk.__dict__.update(all_until=(0, -1), free_from=(len(graph.blocks), -1))
+        found, expected = (each.tree(target, nodes=2).root for each in (terms, alone))
+        np.testing.assert_allclose(found.by_position(), expected.by_position(), rtol=0, atol=1e-11 * size)
+        assert found.by_position().sum() == pytest.approx(terms.value(target), abs=1e-11 * size)
+        for one, other in zip(found.children[:3], expected.children[:3], strict=True):
+            np.testing.assert_allclose(one.by_position(), other.by_position(), rtol=0, atol=1e-11 * size)
+
+
 def deep(n=5):
     model = px.random_model(
         layers=4, heads=3, kv_heads=1, d_head=5, d_mlp=9, norm="rmsnorm", biases=True, positions="learned", d_vocab=20, seed=3
@@ -122,7 +142,7 @@ def test_without_room_nothing_is_kept_and_sums_are_the_same():
         trace = deep()
         graph, target = freeze(trace), trace.logit(3)
         again = [px.expand(graph, query).value(target) for query in queries(graph)]
-        assert module.kept_until(graph, len(graph.blocks), False) == 0
+        assert module.kept_until(graph, len(graph.blocks)) == 0
         back = [
             Pullback(px.expand(graph, query).walk, np.ones(graph.sizes[:2])).totals()[0]
             for query in queries(graph)

@@ -38,8 +38,8 @@ def read_basis(map: LinearMap) -> Array:
 def fills(map: LinearMap) -> bool:
     """Whether a map is shown to write in all dimensions, by a part of its columns; False says nothing.
 
-    If the smallest singular value of some columns is above `TINY` of the norm of all, that of all is so too. The
-    eigenvalues of d × d Gram matrices are known to d u ‖·‖ (Golub & Van Loan 2013, §8.1).
+    If the smallest singular value of some columns is above `TINY` of the norm of all, that of all is so too. It is if the Gram
+    matrix minus that share has a Cholesky factor, which rounding lets appear below (d + 1) u tr (Higham 2002, §10.1).
     """
     *before, last = map.word
     d, wide = map.shape
@@ -49,8 +49,13 @@ def fills(map: LinearMap) -> bool:
     square = some @ some.T
     whole = frobenius_norm(compose(*map.word))
     lost = 10 * d * np.finfo(np.float64).eps * float(np.trace(square))
-    least = float(np.linalg.eigvalsh(square)[0]) if np.isfinite(square).all() else 0.0
-    return bool(least > lost + (TINY * whole) ** 2)
+    if not np.isfinite(square).all():
+        return False
+    try:
+        np.linalg.cholesky(square - (lost + (TINY * whole) ** 2) * np.eye(d))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _columns(map: Dense, count: int) -> Dense:

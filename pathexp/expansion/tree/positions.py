@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ...graph import Array, Pullback, Source, start_value
+from ...graph.kept_streams import all_after, all_before, arrivals, fits
 from .endings import Endings
 from .numbers import Numbers
 from .pulled import PulledBack
@@ -63,13 +64,25 @@ def _back(numbers: Numbers) -> PulledBack:
 
 def _before(numbers: PulledBack, spot: Spot) -> Iterator[Array | float]:
     """What all beginnings bring to an ending, and what begins right there."""
-    back, field = Pullback(numbers.walk, numbers.reading), numbers.field(spot)
-    live: Mapping[int, Array] = dict.fromkeys(spot.group & numbers.walk.live[spot.depth], field[None])
+    walk, field = numbers.walk, numbers.field(spot)
+    back, graph = Pullback(walk, numbers.reading), walk.graph
+    live: Mapping[int, Array] = dict.fromkeys(spot.group & walk.live[spot.depth], field[None])
+    free, state = walk.free_from if spot == numbers.words.root and fits(graph) else (spot.depth, -1)
+    until = walk.all_until[0] if fits(graph, "position") else 0
     for depth in reversed(range(spot.depth + 1)):
-        for state, _, value in numbers.walk.arrivals(depth):
-            if state in live:
-                yield _met(live[state][0], value)
-        live = back.cross(depth - 1, live) if depth else {}
+        if free <= depth < spot.depth:
+            if depth not in (free, until) and not any(each.depth == depth for each in arrivals(graph)):
+                continue
+            live = {state: all_after(graph, field, depth)[None]}
+        elif depth < spot.depth:
+            live = back.cross(depth, live)
+        if live and 0 < depth <= until:  # in the one state that all beginnings arrive in
+            (pulled,) = live.values()
+            yield np.einsum("nd,jnd->j", pulled[0], all_before(graph, depth, "position")[:, : len(field)])
+            break
+        for at, _, value in walk.arrivals(depth):
+            if at in live:
+                yield _met(live[at][0], value)
     for child in numbers.words.extras(spot):
         if spot == numbers.words.root:
             yield numbers.straight[child.label]
