@@ -65,6 +65,7 @@ def test_weights_follow_scores_and_the_rest_is_left_over(name, size):
     assert not size or "all" in name or jumped.any() or here.config.experts.chosen == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("split", ["midpoint", "here"])
 @pytest.mark.parametrize("name", sorted(set(SPARSE) - {"experts-post-norm"}))
 def test_the_ports_of_each_expert_and_its_choice_make_its_difference(name, split):
@@ -89,6 +90,7 @@ def test_the_ports_of_each_expert_and_its_choice_make_its_difference(name, split
         np.testing.assert_allclose(values, changes(here, there, f"{layer}.mlp_out"), atol=1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", ["mixtral", "qwen-moe", "gpt-oss", "experts-in-groups", "experts-between-norms"]
 )
@@ -104,6 +106,7 @@ def test_exchanged_runs_change_the_sign_of_every_path(name):
             np.testing.assert_array_equal(term.logits(), -same.logits())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["mixtral", "qwen-moe", "experts-in-groups", "experts-between-norms"])
 def test_runs_that_choose_alike_have_no_choices_and_near_ones_give_the_derivative(name):
     model = EVERY[name]()
@@ -198,6 +201,7 @@ def test_a_choice_that_jumps_on_paper():
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SPARSE)
 def test_edits_and_other_models_reach_routers(name):
     here, there = two_runs(EVERY[name]())
@@ -235,6 +239,7 @@ def test_a_weight_of_one_expert_enters_where_it_acts():
         assert rows.ok
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["mixtral", "qwen-moe", "experts-in-groups"])
 def test_shares_tell_routers_apart_and_live_cuts_take_whole_experts(name):
     here, there = two_runs(EVERY[name](), changed=3)

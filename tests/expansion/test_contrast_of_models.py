@@ -67,6 +67,7 @@ def test_two_models_with_every_switch(seed):
     assert verdict.ok, f"{model.config}\n{verdict}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["olmo2", "gemma3", "qwen3", "qwen-moe", "bert-masked-token-head"])
 def test_symbols_equal_numbers(name):
     """No two arrays of a formula have one name, however layers turn, norm and route."""

@@ -34,7 +34,7 @@ def run(model: px.Model, seed: int = 0, length: int = 9) -> px.Trace:
     return model.run(np.random.default_rng(seed).integers(0, model.config.d_vocab, n))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", sorted(name for name, make in EVERY.items() if make().config.n_layers))
 def test_paths_add_up_with_what_was_added_apart(name):
     base = EVERY[name]()
@@ -44,6 +44,7 @@ def test_paths_add_up_with_what_was_added_apart(name):
         assert verdict.ok, f"{options} {verdict}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_paths_add_up_with_every_switch(seed):
     base = random_switches(seed)
@@ -51,6 +52,7 @@ def test_paths_add_up_with_every_switch(seed):
     assert px.expand(px.freeze(trace, base=base)).verify().ok
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["gpt2", "llama", "olmo2", "mixtral", "qwen-moe", "2L-qk-rmsnorm-biases"])
 def test_each_component_is_its_base_and_what_was_added(name):
     base = EVERY[name]()
