@@ -107,7 +107,6 @@ def test_as_runs_meet_a_contrast_is_the_derivative():
 
 
 REFUSED = {
-    "composition": "keys of L0H0 are no one map of weights",
     "skip-trigrams": "keys of L0H0 are no one map of weights",
     "skip-trigram-effects": "keys of L0H0 are no one map of weights",
     "induction": "keys of L1H0 are no one map of weights",
@@ -184,6 +183,18 @@ def test_a_bias_of_a_latent_that_differs_is_refused():
     other = px.Model(base.config, replace(base.weights, b_DKV=1.5 * np.asarray(base.weights.b_DKV)))
     with pytest.raises(FreezeError, match="differ in b_DKV"):
         px.freeze(other.run([1, 2, 3]), base=base)
+
+
+def test_composition_is_that_of_values():
+    """‖W_OV W_OV'‖ / (‖W_OV‖ ‖W_OV'‖) by dense arrays; queries and keys have none."""
+    model = EVERY["deepseek-v2"]()
+    found = px.composition(model)
+    late, early = (Ports(model).through(label).dense() for label in ("L1H2", "L0H1"))
+    score = np.linalg.norm(late @ early) / np.linalg.norm(late) / np.linalg.norm(early)
+    np.testing.assert_allclose([found["L1H2.V", "L0H1"], found.v[1, 2, 0, 1]], score, rtol=1e-12)
+    assert np.isnan(found.q).all() and np.isnan(found.k).all() and "V-composition alone" in str(found)
+    with pytest.raises(PathexpError, match=r"no composition of reader 'L1H2\.K'"):
+        found["L1H2.K", "L0H1"]
 
 
 def test_values_and_queries_are_maps_that_stay_factored():

@@ -15,6 +15,7 @@ import pathexp as px  # noqa: E402
 from pathexp.errors import LoadError  # noqa: E402
 from tests.interop.double import in_double  # noqa: E402
 from tests.interop.test_families import compare, made  # noqa: E402
+from tests.interop.test_latent_families import made as latents_made  # noqa: E402
 
 pytestmark = pytest.mark.interop
 
@@ -36,6 +37,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tables": ("llama", {"target_modules": ["embed_tokens", "lm_head"]}),
     "modules saved": ("llama", {"target_modules": ["q_proj"], "modules_to_save": ["lm_head", "norm"]}),
     "bert": ("bert", {"target_modules": ["query", "value", "dense"]}),
+    "latents": (
+        "deepseek_v3 all dense, wide",
+        {"target_modules": ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]},
+    ),
+    "latents, queries from the stream": (
+        "deepseek_v2 groups, queries from the stream", {"target_modules": ["q_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]},
+    ),
 }  # fmt: skip
 
 
@@ -59,8 +67,8 @@ def shaken(model: Any, seed: int) -> None:
 def test_an_adapter_beside_its_base_gives_what_peft_computes(case: str, tmp_path: Path) -> None:
     family, own = CASES[case]
     with in_double():
-        model = made(family, tmp_path / "base")
-        adapted = adapter_of(model, tmp_path / "adapter", **own)
+        maker = latents_made if family.startswith("deepseek") else made
+        adapted = adapter_of(maker(family, tmp_path / "base"), tmp_path / "adapter", **own)
         ours = px.load(tmp_path / "base", adapter=tmp_path / "adapter")
         assert compare(adapted, ours) < 1e-9
     assert ours.history[0].startswith("adapter adapter: rank 3, alpha 5, ")

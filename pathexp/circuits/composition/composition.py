@@ -26,6 +26,7 @@ from .sides import Array
 
 Port: TypeAlias = Literal["q", "k", "v"]
 _PORTS = one_of("q", "k", "v")
+_PORTS_OF: Mapping[tuple[str, ...], tuple[Port, ...]] = {("Q", "K", "V"): ("q", "k", "v"), ("V",): ("v",)}
 _PAIR = sequence_of(TEXT, "the labels of a reader and a writer", 2)
 
 
@@ -34,7 +35,7 @@ class Composition(Answer):
     """Composition of all heads with all earlier heads, and of every other reader with every other writer.
 
     q, k, v: (reader layer, reader head, writer layer, writer head), each in [0, 1]; NaN where the reader's
-    layer is not after the writer's, and where a map is zero.
+    layer is not after the writer's, and where a map is zero; q and k of latent attention are NaN, since W_QK is no map of weights.
     z: by "q", "k", "v", the standard deviations by which score² exceeds the random baseline, of the same shape.
     baseline: the root mean square score of the same two maps with the stream between them randomly rotated,
     1/√d_model, exactly and whatever the maps.
@@ -61,9 +62,10 @@ class Composition(Answer):
         """
         heads = HeadSides(Ports(rescaled(self.model), self.norms), self.distance)
         c = self.model.config
-        shape = 3 * c.n_layers * c.n_heads, c.n_layers * c.n_heads
-        score = np.stack([self.q, self.k, self.v]).reshape(shape)
-        z = np.stack([self.z["q"], self.z["k"], self.z["v"]]).reshape(shape)
+        kinds = heads.kinds
+        shape = len(kinds) * c.n_layers * c.n_heads, c.n_layers * c.n_heads
+        score = np.stack([self.of(kind) for kind in _PORTS_OF[kinds]]).reshape(shape)
+        z = np.stack([self.z[kind] for kind in _PORTS_OF[kinds]]).reshape(shape)
         return partners(heads, Met(score, z, ()))
 
     @property
@@ -109,6 +111,10 @@ class Composition(Answer):
             yield self.path.facts()
             yield Note(str(self.path))
         yield self._pairs()
+        if self.model.config.latent is not None:
+            yield Note(
+                "V-composition alone: latent attention has no W_QK of weights; scores on a run: px.score"
+            )
         if found.met.zero:
             yield Note(f"undefined, because these maps are zero: {', '.join(found.met.zero)}")
         same = "" if found.varies else "; none where every rotation gives the same score"
@@ -177,12 +183,14 @@ def _heads(sides: HeadSides) -> tuple[Array, Array]:
     shape = (3, c.n_layers, c.n_heads, c.n_layers, c.n_heads)
     score, z = np.full(shape, np.nan), np.full(shape, np.nan)
     if c.n_layers > 1:  # nothing writes before the first layer, and no head reads after the last
-        readers = [sides.reader(kind).part(slice(c.n_heads, None)) for kind in ("Q", "K", "V")]
+        kinds = sides.kinds
+        readers = [sides.reader(kind).part(slice(c.n_heads, None)) for kind in kinds]
         writer = sides.writer().part(slice(0, -c.n_heads))
         later = _later(c.n_layers, c.n_heads)[c.n_heads :, : -c.n_heads]
-        met = meet(readers, [writer], np.concatenate([later] * 3))
-        inner = (3, c.n_layers - 1, c.n_heads, c.n_layers - 1, c.n_heads)
-        score[:, 1:, :, :-1], z[:, 1:, :, :-1] = met.score.reshape(inner), met.z.reshape(inner)
+        met = meet(readers, [writer], np.concatenate([later] * len(kinds)))
+        inner = (len(kinds), c.n_layers - 1, c.n_heads, c.n_layers - 1, c.n_heads)
+        here = slice(-len(kinds), None)  # values last
+        score[here, 1:, :, :-1], z[here, 1:, :, :-1] = met.score.reshape(inner), met.z.reshape(inner)
     score.setflags(write=False)
     z.setflags(write=False)
     return score, z

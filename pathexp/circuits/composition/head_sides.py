@@ -33,6 +33,11 @@ class HeadSides:
         c = self.ports.model.config
         return tuple(head_label(layer, head) for layer in range(c.n_layers) for head in range(c.n_heads))
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What heads read by, as maps of weights: queries, keys and values, or values alone in latent attention."""
+        return ("Q", "K", "V") if self.ports.model.config.latent is None else ("V",)
+
     def reader(self, side: str) -> Side:
         """What heads read by their queries, keys or values: "Q", "K" or "V"."""
         labels = tuple(f"{name}.{side}" for name in self.names)

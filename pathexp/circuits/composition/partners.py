@@ -83,7 +83,7 @@ def _readers(heads: HeadSides) -> list[Maps]:
         for side in ("", ".gate")[: 1 + c.gated]
     ]
     ends = WideSide.of([*mlps, "U"], lambda label: ports.reader(label).dense(_ANY))
-    return [*(heads.reader(side) for side in ("Q", "K", "V") if c.n_layers), ends]
+    return [*(heads.reader(side) for side in heads.kinds if c.n_layers), ends]
 
 
 def _writers(heads: HeadSides) -> list[Maps]:
