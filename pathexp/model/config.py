@@ -135,9 +135,9 @@ class Config:
         for problem in _misfits(self):
             raise ConfigError(problem)
         self._set("windows", windows(self.windows, self.n_layers))
-        self._set("rotaries", rotaries(self.rotaries, self.n_layers, self._turning))
+        self._set("rotaries", rotaries(self.rotaries, self.n_layers, *self._turning))
         if self.positions == "rotary" and self.rotaries is None:
-            self._set("rotary", with_dims(Rotary() if self.rotary is None else self.rotary, self._turning))
+            self._set("rotary", with_dims(Rotary() if self.rotary is None else self.rotary, *self._turning))
         self._set("head_slopes", head_slopes(self.head_slopes, self.n_heads))
 
     def _set(self, name: str, value: object) -> None:
@@ -169,9 +169,9 @@ class Config:
         self._set("norm_eps", float(check("norm_eps", self.norm_eps, finite(least=0), ConfigError)))
 
     @property
-    def _turning(self) -> int:
-        """How many numbers of a query or key rotary positions turn, unless told, and at most."""
-        return self.d_head if self.latent is None else self.latent.d_shared
+    def _turning(self) -> tuple[int, str]:
+        """How many numbers of a query or key rotary positions turn, unless told, and at most; and how that size is called."""
+        return (self.d_head, "d_head") if self.latent is None else (self.latent.d_shared, "latent d_shared")
 
     @property
     def d_value(self) -> int:

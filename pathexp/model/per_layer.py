@@ -27,7 +27,9 @@ def windows(given: object, n_layers: int) -> tuple[int | None, ...] | None:
     )
 
 
-def rotaries(given: object, n_layers: int, d_head: int) -> tuple[Rotary | None, ...] | None:
+def rotaries(
+    given: object, n_layers: int, d_head: int, size: str = "d_head"
+) -> tuple[Rotary | None, ...] | None:
     """One a layer, None where queries and keys are not turned."""
     if given is None:
         return None
@@ -35,16 +37,16 @@ def rotaries(given: object, n_layers: int, d_head: int) -> tuple[Rotary | None, 
         raise ConfigError(
             f"rotaries must give a Rotary or None for each of the {n_layers} layers, found {given!r:.200}."
         )
-    return tuple(None if rotary is None else with_dims(rotary, d_head) for rotary in given)
+    return tuple(None if rotary is None else with_dims(rotary, d_head, size) for rotary in given)
 
 
-def with_dims(rotary: object, d_head: int) -> Rotary:
-    """A rotary that says how many of a head's numbers turn: all, unless told."""
+def with_dims(rotary: object, d_head: int, size: str = "d_head") -> Rotary:
+    """A rotary that says how many of a head's numbers turn: all, unless told; ``size`` is what their number is called."""
     if not isinstance(rotary, Rotary):
         raise ConfigError(f"rotary must be a Rotary or None, found {rotary!r}.")
     filled = rotary if rotary.dims is not None else replace(rotary, dims=d_head)
     if filled.dims > d_head:
-        raise ConfigError(f"rotary dims must be at most d_head: found dims={filled.dims}, d_head={d_head}.")
+        raise ConfigError(f"rotary dims must be at most {size}: found dims={filled.dims}, {size}={d_head}.")
     return filled
 
 

@@ -28,13 +28,18 @@ BARE = {"model": "no_vocab"}
 
 
 def as_llama_cpp_has_it(model: Model, architecture: str) -> Model:
-    """What llama.cpp computes otherwise than the family: GELUs by tanh, whole ends of YaRN's passage, no windows in llama and phi3."""
+    """What llama.cpp computes otherwise than the family: GELUs by tanh, whole ends of YaRN's passage, no windows in llama and phi3.
+
+    And groups of experts by their best two, also where a softmax weighs them.
+    """
     config = model.config
     if config.rotary is not None and isinstance(config.rotary.scaling, Yarn):
         scaling = replace(config.rotary.scaling, truncate=True)
         config = replace(config, rotary=replace(config.rotary, scaling=scaling))
     if config.activation == "gelu":
         config = replace(config, activation="gelu_tanh")
+    if config.experts is not None and config.experts.groups > 1:
+        config = replace(config, experts=replace(config.experts, by_two=True))
     if architecture in ("llama", "phi3"):
         config = replace(config, windows=None)
     return Model(config, model.weights)

@@ -44,7 +44,10 @@ def test_sizes_that_are_none_are_refused(change: dict[str, Any], message: str) -
         ({"d_head": 4}, "d_shared must be below d_head.*found d_shared=4, d_head=4"),
         ({"qk_norm": "head"}, "norms its latents, not queries and keys: found qk_norm='head'"),
         ({"positions": "qk"}, "positions='qk' is not known here"),
-        ({"positions": "rotary", "rotary": Rotary(dims=6)}, "dims must be at most"),
+        (
+            {"positions": "rotary", "rotary": Rotary(dims=6)},
+            "dims must be at most latent d_shared: found dims=6, latent d_shared=4",
+        ),
     ],
 )
 def test_switches_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
@@ -120,3 +123,13 @@ def test_heads_of_one_layer_exchange_their_circuits(circuit: str) -> None:
     )
     with pytest.raises(px.PathexpError, match="compress what they read to latents of their own"):
         px.swap(model.run(TOKENS), "L0H0", "L1H2", circuit=circuit)  # type: ignore[arg-type]
+
+
+def test_dimensions_that_a_layer_reads_are_those_of_its_latents() -> None:
+    """Heads write d_value each; queries read their latent, keys and values theirs and the shared key, once for all heads."""
+    model = px.random_model(
+        layers=1, heads=3, d_model=60, d_head=9, norm="rmsnorm", positions="none",
+        latent=Latent(rank=7, d_shared=4, d_value=5, query_rank=6),
+    )  # fmt: skip
+    embed, out = px.bottlenecks(model)
+    assert (embed.read - out.read, out.written - embed.written) == (6 + 7 + 4, 3 * 5)

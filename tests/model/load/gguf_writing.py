@@ -569,6 +569,11 @@ CASES: dict[str, Case] = {
          "rope.scaling.original_context_length": 10, "rope.scaling.yarn_log_multiplier": 0.07},
         prepare=partial(apart_in_heads, own=5, values=6),
     ),
+    "deepseek_v2, groups": Case(
+        {**_DEEPSEEK, "model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1}, "deepseek2",
+        {**_DEEPSEEK_KEYS, **_LATENT_HEAD, "expert_group_count": 2, "expert_group_used_count": 1},
+        prepare=partial(apart_in_heads, own=5, values=6),
+    ),
     "deepseek_v2, older file": Case(
         {**_DEEPSEEK, "model_type": "deepseek_v2"}, "deepseek2",
         {**_DEEPSEEK_KEYS, "attention.head_count_kv": 4, "attention.key_length": 9, "attention.value_length": 6},
