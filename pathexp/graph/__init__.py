@@ -6,7 +6,17 @@ from .alphabet import NO_PORTS, asked_for_port, has_ports
 from .automaton import Alphabet, Automaton, check_paths, compile_query
 from .build import MlpMode
 from .cache import WeakCache
-from .contrast import MEASURES, SPLITS, Contrast, Place, contrast, contrast_to, places, score_sides
+from .contrast import (
+    MEASURES,
+    SPLITS,
+    Contrast,
+    Place,
+    contrast,
+    contrast_to,
+    places,
+    score_sides,
+    with_every_choice,
+)
 from .ending import graph_to
 from .ends import CapMode
 from .files import check_graph_file, save_graph
@@ -102,5 +112,6 @@ __all__ = [
     "score_sides",
     "spread",
     "start_value",
+    "with_every_choice",
     "word_map",
 ]

@@ -25,7 +25,7 @@ from ...expansion.tree.noise import allowed
 from ...expansion.tree.opening import Opening, opened
 from ...expansion.tree.spots import Child, Spot
 from ...expansion.tree.tree import Tree, tree_of
-from ...graph import Array, contrast
+from ...graph import Array, contrast, with_every_choice
 from ...model import Model
 from .case import Case
 from .journal import Journal
@@ -84,7 +84,7 @@ class OpenPlaces:
 def unopened(ask: Ask, model: Model, case: Case, *, whole: bool = True) -> Tree:
     """Return the tree of a case, of which nothing is opened; its value is left at 0 unless the `whole` is asked for."""
     trace = model.run(case.tokens)
-    what = contrast(trace, model.run(corrupted_tokens(case))) if ask.contrast else trace
+    what = with_every_choice(contrast(trace, model.run(corrupted_tokens(case)))) if ask.contrast else trace
     options = ask.options_of(model, case)
     terms = expand(what, options["query"]) if "query" in options else expand(what)
     target = case.target(trace)

@@ -8,16 +8,32 @@ chose is one as well, at the mean of what it makes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from ..nodes import Source, Values
 from ..operators import Array
 from .experts import OneExpert
+from .graph import Contrast
 from .layout import Layout
 from .points import depth_behind
 from .runs import Runs
 
 CHOICE = "choice"
+
+
+def with_every_choice(graph: Contrast) -> Contrast:
+    """Return a contrast with a source for every expert, zero where both runs chose alike: contrasts of other cases have the same labels."""
+    runs = Runs(*graph.runs, graph.share)
+    choices, known = (
+        Choices(runs, Layout(runs, graph.mlp_ports)),
+        {source.label: source for source in graph.sources},
+    )
+    nothing = np.broadcast_to(np.float64(0), graph.sizes[:2])
+    every = [choices.source(expert, nothing, layer) for layer, expert in choices.experts()]
+    kept = [source for source in graph.sources if source.kind != CHOICE]
+    return replace(graph, sources=(*kept, *(known.get(source.label, source) for source in every)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +45,17 @@ class Choices:
 
     def sources(self) -> Iterator[Source]:
         """One source for each expert that one run alone chose somewhere, or that others took room from."""
+        for layer, expert in self.experts():
+            values = self.left(expert)
+            if values.any():
+                yield self.source(expert, values, layer)
+
+    def experts(self) -> Iterator[tuple[int, OneExpert]]:
+        """Every expert with its layer, in the order in which they act."""
         config = self.runs.config
         for layer in filter(config.is_sparse, range(config.n_layers)):
             experts = self.layout.experts_of(layer)
-            for part in experts.parts:
-                values = self.left(experts[part])
-                if values.any():
-                    yield self.source(experts[part], values, layer)
+            yield from ((layer, experts[part]) for part in experts.parts)
 
     def left(self, expert: OneExpert) -> Array:
         """What no path through the expert holds of its difference, (n, d)."""
