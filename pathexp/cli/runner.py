@@ -68,6 +68,7 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
         GRAPH.declare(group)
     if command.long or command.states:
         SECONDS.declare(group)
+    if command.long or command.states or command.saves:
         group.add_argument("--quiet", action="store_true", help="report no progress on stderr")
     if command.states:
         STATE.declare(group)
@@ -183,6 +184,8 @@ def keywords(command: Command, options: argparse.Namespace, subjects: Sequence[A
         given[command.top] = options.top
     if command.saves or command.serves:
         given["name"] = options.model
+    if command.saves:
+        given["progress"] = not options.quiet and sys.stderr.isatty()
     if command.windows is not None:
         given["corpus"] = corpus_of(subjects[0], command.windows, options)
     if (command.long or command.states) and not of_cases(options):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from time import monotonic
 from typing import Any, ClassVar
 
 from ..answer import Answer, Facts, Note, Part
@@ -33,7 +34,7 @@ class PageReport(Answer):
     @cached_property
     def held(self) -> dict[str, Any]:
         """What the page begins with, and its answers by key; computed when first read."""
-        return computed(self.session, _say if self.progress else lambda _: None)
+        return computed(self.session, once_a_second() if self.progress else lambda _: None)
 
     @cached_property
     def html(self) -> str:
@@ -68,8 +69,17 @@ class PageReport(Answer):
             raise AnswerError(f"cannot write the page to {file!r}: {error}") from None
 
 
-def _say(what: str) -> None:
-    print(f"report: {what}", file=sys.stderr, flush=True)
+def once_a_second() -> Callable[[str], None]:
+    """Return what says on stderr what is being computed, at most once a second."""
+    last = -1.0
+
+    def say(what: str) -> None:
+        nonlocal last
+        if (now := monotonic()) - last >= 1:
+            print(f"report: {what}", file=sys.stderr, flush=True)
+            last = now
+
+    return say
 
 
 def report(
@@ -83,10 +93,10 @@ def report(
     ----------
     target: the logit, or the difference of two, that is explained; the predicted token's if not given.
     name: what the model was loaded from, for the code that the page hands out.
-    progress: say on stderr what is being computed; Ctrl-C writes what there is.
+    progress: say on stderr what is being computed, once a second; Ctrl-C writes what there is.
 
     Raises PathexpError for a target that is no logit or difference of two. Costs about 400 questions: seconds for a
-    small model, minutes for one of 100 million parameters.
+    small model, half a minute of a processor for one of 100 million parameters.
 
     >>> import pathexp as px
     >>> page = report(px.load("attn-1l").run("To be"))

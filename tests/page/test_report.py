@@ -12,7 +12,7 @@ from pathexp.model import Tokenizer
 from pathexp.page.bundle import bundled, joined
 from pathexp.page.computed import BRANCHES, CUTS, HEADS, PERCENTS, key, questions
 from pathexp.page.files import static
-from pathexp.page.report import report
+from pathexp.page.report import once_a_second, report
 
 MODULES = (
     "dom.js",
@@ -132,3 +132,27 @@ def test_the_largest_branches_are_told_and_some_of_them_cut():
     assert asked["head"] == asked["score"] == HEADS and asked["flow"] == len(PERCENTS)
     first = [given["query"] for name, given in questions(trees) if name == "branch"][:2]
     assert first == ["E .* U", "E .* L98H0 U"]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_on_a_terminal_it_says_what_it_computes(quiet, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    words = [
+        "report",
+        "attn-1l",
+        "To be",
+        "--save",
+        str(tmp_path / "page.html"),
+        *(["--quiet"] if quiet else []),
+    ]
+    assert main(words) == 0
+    assert ("report: run" in capsys.readouterr().err) != quiet
+
+
+def test_what_is_computed_is_said_once_a_second(capsys, monkeypatch):
+    times = iter([0.0, 0.4, 1.0, 1.9, 2.0])
+    monkeypatch.setattr("pathexp.page.report.monotonic", lambda: next(times))
+    say = once_a_second()
+    for what in "abcde":
+        say(what)
+    assert capsys.readouterr().err == "report: a\nreport: c\nreport: e\n"
