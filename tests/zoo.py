@@ -150,7 +150,7 @@ FAMILIES: Mapping[str, Maker] = {
         experts=Experts(count=3, chosen=2, width=6, layers=(1,), shared=4), seed=70,
     ),
     "latent-as-wide-as-the-stream": partial(
-        _block, heads=3, d_head=5, positions="alibi", norm="layernorm", latent=Latent(rank=14, d_shared=2, d_value=5), seed=71,
+        _block, heads=2, d_head=5, positions="alibi", norm="layernorm", latent=Latent(rank=14, d_shared=2, d_value=5), seed=71,
     ),
     "relu-gated-no-norm": partial(_block, activation="relu", gated=True, positions="qk", seed=48),
     "parallel-no-norm": partial(_block, parallel="shared", positions="none", seed=49),

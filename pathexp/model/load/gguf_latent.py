@@ -27,7 +27,8 @@ def latent_fields(keys: GgufKeys, shapes: Mapping[str, Shape], options: Options)
     latent, d_head = _latent(keys)
     n_layers, multiplier = keys.size("block_count"), keys.number("rope.scaling.yarn_log_multiplier", 0.0)
     dense = min(keys.size("leading_dense_block_count", 0, least=0), n_layers)
-    found = _experts(keys, dense, n_layers) if keys.get("expert_count") else None
+    experts = _experts(keys, dense, n_layers) if keys.get("expert_count") else None
+    found = experts if dense < n_layers else None
     return {
         "n_kv_heads": keys.even("attention.head_count"),
         "d_head": d_head,

@@ -580,8 +580,8 @@ CASES: dict[str, Case] = {
         prepare=joined_choices,
     ),
     "deepseek_v2 lite": Case(  # llama.cpp tells it by its 27 layers
-        {**_DEEPSEEK, "model_type": "deepseek_v2", "q_lora_rank": None, "num_hidden_layers": 27}, "deepseek2",
-        {**_DEEPSEEK_KEYS, **_LATENT_HEAD, "attention.q_lora_rank": None, "block_count": 27},
+        {**_DEEPSEEK, "model_type": "deepseek_v2", "q_lora_rank": None, "num_hidden_layers": 27, "first_k_dense_replace": 27}, "deepseek2",
+        {**_DEEPSEEK_KEYS, **_LATENT_HEAD, "attention.q_lora_rank": None, "block_count": 27, "leading_dense_block_count": 27},
         prepare=partial(apart_in_heads, own=5, values=6),
     ),
     "bert": Case(
