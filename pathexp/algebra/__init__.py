@@ -24,7 +24,6 @@ from .spaces import Space
 from .spectra import Eigenvalues, Eigenvectors, Svd, null_cutoff
 from .stream import Progress, row_blocks, save_dense
 from .top import Entries, top_entries
-from .workers import for_each
 
 __all__ = [
     "Chain",
@@ -52,7 +51,6 @@ __all__ = [
     "eigenvalues",
     "eigenvectors",
     "entry",
-    "for_each",
     "gain",
     "in_double",
     "mixed_product",

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from ..arguments import check, one_of, whole
 from ..errors import SizeError
+from ..workers import for_each
 from .arrays import Array, frobenius
 from .maps import LinearMap
 from .operations import MAX_ENTRIES, is_narrow, svd, triangles, waist, wide
 from .stream import Progress
-from .workers import for_each
 
 Largest: TypeAlias = Literal["abs", "positive", "negative"]
 Indices: TypeAlias = NDArray[np.intp]

@@ -15,7 +15,6 @@ from ..graph import (
     chain,
     feature_norm,
     lengths,
-    mixed_noise,
     product_norm,
     spread,
     start_value,
@@ -59,7 +58,7 @@ def across(block: BlockKernel, noise: Array, centered: bool = False) -> Array:
         write = stack.write - stack.write.mean(axis=-2, keepdims=True) if centered else stack.write
         norm = product_norm(write, stack.read) if centered else stack.norm
         share = norm / np.sqrt(stack.write.shape[1])
-        parts.extend(share[:, None] * mixed_noise(stack.patterns, noise))
+        parts.extend(share[:, None] * stack.mix_noise(noise, np.arange(len(stack.members))))
     return lengths(np.stack(parts, axis=-1))
 
 

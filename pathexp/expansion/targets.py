@@ -6,6 +6,8 @@ import numpy as np
 
 from ..errors import TargetError
 from ..graph import Array, ResidualGraph, pull
+from ..graph.along_positions import stays
+from ..graph.operators import act_at
 from ..model import Target
 from ..model.points import FINAL, LOGITS, values_at
 
@@ -32,9 +34,19 @@ def on_stream(target: Target, graph: ResidualGraph) -> Array:
             "make the target from the same trace"
         )
     _check_run(target, graph)
-    field = np.zeros((n, width))
-    field[target.position] = target.direction
-    return pull(graph.sink.operator, field) if reads_output(target, graph) else field
+    if not reads_output(target, graph):
+        return _field(target, target.direction, n)
+    if stays(graph.sink.operator):
+        here = np.array([target.position])
+        return _field(target, act_at(graph.sink.operator, here, target.direction[None], backward=True)[0], n)
+    return pull(graph.sink.operator, _field(target, target.direction, n))
+
+
+def _field(target: Target, direction: Array, positions: int) -> Array:
+    """A direction at the target's position, zero at all others."""
+    field = np.zeros((positions, len(direction)))
+    field[target.position] = direction
+    return field
 
 
 def reads_output(target: Target, graph: ResidualGraph) -> bool:

@@ -16,19 +16,35 @@ values toward a target (`target_tolerance`), and accounts of the stream (`stream
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..graph import Array, Contrast, ResidualGraph, lengths, push, spread, start_value
+from ..graph import Array, Contrast, ResidualGraph, Walk, everything, lengths, spread
+from ..graph.along_positions import stays
+from ..graph.cache import WeakCache
+from ..graph.operators import act_at
 from ..model import Target
 from ..model.rounding import CONFIDENCE
 from .noise import UNIT, across, disturbance, everybody_centers, written_noise
+from .targets import reads_output
 from .tolerance_of_contrasts import contrast_deviation, final_deviation
 
 ROUNDING = "rounding of both sides, 10 standard deviations"
 """Where a tolerance comes from, as checks say it."""
+
+
+@dataclass(frozen=True)
+class StreamNoise:
+    """The deviation of the stream's rounding noise in front of every block and at the sink, (n,) each, and the final stream (n, d)."""
+
+    depths: tuple[Array, ...]
+    final: Array
+
+
+NOISE: WeakCache[Walk, StreamNoise] = WeakCache()
+"""The noise of walks over all paths that are alive: measured once for a flow and its check."""
 
 
 def rounding_tolerance(graph: ResidualGraph, terms_listed: int, listed_size: float) -> float:
@@ -37,8 +53,36 @@ def rounding_tolerance(graph: ResidualGraph, terms_listed: int, listed_size: flo
     `terms_listed` terms were added one by one with the sum of their absolute values at most `listed_size`
     at any logit; both are 0 when the sum is a recurrence. Costs about one forward pass.
     """
-    deviation = float(np.max(_at_logits(graph), initial=0.0))
-    return _allowed(deviation, terms_listed, listed_size)
+    walk = Walk(graph, everything)
+    return _allowed(_at_logits(walk, follow(walk), walk.logits()), terms_listed, listed_size)
+
+
+def sum_and_tolerance(walk: Walk) -> tuple[Array, float]:
+    """Return the sum of all paths of a graph by recurrence, (n, d_out), and its `rounding_tolerance`, in one pass over the blocks."""
+    noise, total = follow(walk), walk.logits()
+    return total, _allowed(_at_logits(walk, noise, total), 0, 0.0)
+
+
+def follow(walk: Walk) -> StreamNoise | None:
+    """Return the noise of the streams of a walk over all paths of a graph, whose `total` is then there; kept with the walk.
+
+    Of a contrast there is none: its noise is that of its runs.
+    """
+    if _is_of_runs(walk.graph):
+        return None
+    return NOISE.get(walk, "noise", lambda: _followed(walk))
+
+
+def _followed(walk: Walk) -> StreamNoise:
+    each, final = [], np.zeros(walk.graph.sizes[:2])
+    for x, noise in _depths(walk):
+        each.append(noise)
+        final = x
+    return StreamNoise(tuple(each), final)
+
+
+def _is_of_runs(graph: ResidualGraph) -> bool:
+    return isinstance(graph, Contrast) and not graph.changed
 
 
 def target_tolerance(graph: ResidualGraph, target: Target, values: ArrayLike = ()) -> float:
@@ -48,16 +92,30 @@ def target_tolerance(graph: ResidualGraph, target: Target, values: ArrayLike = (
     adding up the values. Costs about one forward pass.
     """
     sizes = np.abs(np.asarray(values, dtype=np.float64).reshape(-1))
-    noise = _at_logits(graph) if target.at == graph.at else _at_end(graph)
-    deviation = float(noise[target.position]) * float(lengths(target.direction))
+    noise = _at_position if reads_output(target, graph) else _at_end
+    deviation = noise(graph, target.position) * float(lengths(target.direction))
     return _allowed(deviation, len(sizes), float(sizes.sum()))
 
 
-def _at_end(graph: ResidualGraph) -> Array:
-    """The deviation of the noise of the final stream, (n,)."""
+def _at_end(graph: ResidualGraph, position: int) -> float:
+    """The deviation of the noise of the final stream at a position."""
     if isinstance(graph, Contrast) and not graph.changed:
-        return final_deviation(graph)
-    return stream_noise(graph)[-1]
+        return float(final_deviation(graph)[position])
+    return float(stream_noise(graph)[-1][position])
+
+
+def _at_position(graph: ResidualGraph, position: int) -> float:
+    """The deviation of the noise at a logit of a position."""
+    walk = Walk(graph, everything)
+    noise = follow(walk)
+    if isinstance(graph, Contrast) and noise is None:
+        return contrast_deviation(graph)
+    assert noise is not None, "graphs of one run are followed"
+    if not stays(graph.sink.operator):
+        return float(_at_sink(walk, noise, walk.logits())[position])
+    here = np.array([position])
+    out = act_at(graph.sink.operator, here, noise.final[here]) + walk.straight_sum[here]
+    return float(np.hypot(_carried(graph, noise)[position], UNIT * np.abs(out).max(initial=0.0)))
 
 
 def stream_tolerance(noise: Array, sizes: Array) -> float:
@@ -70,7 +128,8 @@ def stream_tolerance(noise: Array, sizes: Array) -> float:
 
 def stream_noise(graph: ResidualGraph) -> list[Array]:
     """Return the deviation of the stream's rounding noise in front of every block, and at the sink, (n,) each."""
-    return [noise for _, noise in _depths(graph)]
+    walk = Walk(graph, everything)
+    return list(NOISE.get(walk, "noise", lambda: _followed(walk)).depths)
 
 
 def _allowed(deviation: float, listed: int, size: float) -> float:
@@ -78,42 +137,49 @@ def _allowed(deviation: float, listed: int, size: float) -> float:
     return CONFIDENCE * float(np.sqrt(2.0) * np.hypot(deviation, np.sqrt(listed) * UNIT * size))
 
 
-def _depths(graph: ResidualGraph) -> Iterator[tuple[Array, Array]]:
-    """Yield the stream (n, d) and the deviation of its noise per position (n,), in front of every block and the sink."""
-    x = np.zeros(graph.sizes[:2])
-    noise, centered = np.zeros(len(x)), everybody_centers(graph)
-    for depth, block in enumerate(chain(graph.kernels, (None,))):
+def _depths(walk: Walk) -> Iterator[tuple[Array, Array]]:
+    """Yield the stream (n, d) and the deviation of its noise per position (n,), in front of every block and the sink.
+
+    Of a walk over all paths, whose streams these are.
+    """
+    graph = walk.graph
+    noise, centered = np.zeros(graph.sizes[0]), everybody_centers(graph)
+    before: Array | None = None
+    for depth, x in enumerate(walk.followed()):
+        if before is not None:
+            block, written = graph.kernels[depth - 1], _written(walk, depth - 1, before, x)
+            noise = np.hypot(across(block, noise, centered), lengths(disturbance(graph, written).T))
         for source in graph.sources:
             if source.depth == depth:
-                x += source.value()
                 noise = np.hypot(noise, written_noise(graph, source))
         noise = np.hypot(noise, disturbance(graph, lengths(x)))
         yield x, noise
-        if block is None:
-            break
-        outputs = block.each(x[None], np.arange(len(graph.blocks[depth].components)))
-        x = block.through_skip(x[None])[0] + outputs.sum(axis=(0, 1)) + _injected(graph, depth)
-        noise = np.hypot(
-            across(block, noise, centered), lengths(disturbance(graph, lengths(outputs[:, 0])).T)
-        )
+        before = x
 
 
-def _injected(graph: ResidualGraph, depth: int) -> Array:
-    """What constants add at the outputs of the components of a block."""
-    total = np.zeros(graph.sizes[:2])
-    for source in graph.sources:
-        for label, operator in source.into.items():
-            if graph.places.get(label) == depth:
-                total += start_value(source.start, operator)
-    return total
+def _written(walk: Walk, b: int, before: Array, after: Array) -> Array:
+    """How long what each component of a block writes is, (components, n), of the streams before and after it."""
+    components, block = walk.graph.blocks[b].components, walk.graph.kernels[b]
+    if len(components) != 1:
+        return block.sizes(before[None], np.arange(len(components)))[:, 0]
+    arrived = sum((value for _, _, value in walk.arrivals(b + 1)), block.through_skip(before[None])[0])
+    return lengths(after - arrived)[None]
 
 
-def _at_logits(graph: ResidualGraph) -> Array:
-    """The deviation of the noise at a logit per position, the sink's own reading included."""
-    if isinstance(graph, Contrast) and not graph.changed:
-        return np.full(graph.sizes[0], contrast_deviation(graph))
-    *_, (x, noise) = _depths(graph)
-    noise = spread(graph.sink.operator, np.hypot(noise, disturbance(graph, lengths(x))))
-    out = push(graph.sink.operator, x)
-    largest = np.maximum(out.max(axis=-1, initial=0.0), -out.min(axis=-1, initial=0.0))
-    return np.asarray(np.hypot(noise, UNIT * largest))
+def _at_logits(walk: Walk, noise: StreamNoise | None, total: Array) -> float:
+    """The largest deviation of the noise at a logit, of all positions; `total`: what all paths add up to."""
+    if isinstance(walk.graph, Contrast) and noise is None:
+        return contrast_deviation(walk.graph)
+    assert noise is not None, "graphs of one run are followed"
+    return float(np.max(_at_sink(walk, noise, total), initial=0.0))
+
+
+def _at_sink(walk: Walk, noise: StreamNoise, total: Array) -> Array:
+    """The deviation of the noise at a logit per position, (n,), the sink's own reading included."""
+    largest = np.maximum(total.max(axis=-1, initial=0.0), -total.min(axis=-1, initial=0.0))
+    return np.asarray(np.hypot(_carried(walk.graph, noise), UNIT * largest))
+
+
+def _carried(graph: ResidualGraph, noise: StreamNoise) -> Array:
+    """The noise of the final stream and of one more reading, carried to the sink, (n,)."""
+    return spread(graph.sink.operator, np.hypot(noise.depths[-1], disturbance(graph, lengths(noise.final))))

@@ -16,7 +16,7 @@ from ..model.points import values_at
 from .header import counted
 from .one_by_one import is_small, sum_of_paths
 from .term import Term
-from .tolerance import rounding_tolerance
+from .tolerance import rounding_tolerance, sum_and_tolerance
 
 FORWARD = "paths add up to the forward pass"
 DIFFERENCE = "paths add up to the difference of the two runs"
@@ -103,12 +103,8 @@ def compare(
         raise PathexpError(
             f"the sum has shape {found.shape}, but the logits to compare with {expected.shape}"
         )
-    error = np.asarray(found - expected, dtype=np.float64)
-    np.abs(error, out=error)
-    np.copyto(error, np.inf, where=np.isnan(error))
-    position, token = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
+    worst, position, token = _worst(found, expected)
     scale = root_mean_square(expected) if scale is None else scale
-    worst = float(error[position, token])
     blind = tolerance > BLIND * scale and worst > 0
     reason = f"the tolerance is not small beside the logits (root mean square {scale:.3g})" if blind else ""
     return Verdict(
@@ -122,6 +118,20 @@ def compare(
         method=method,
         reason=reason,
     )
+
+
+def _worst(found: Array, expected: Array) -> tuple[float, int, int]:
+    """The largest absolute difference and its first place; a NaN is infinitely far. A position at a time: there may be many."""
+    each = [_worst_of_row(*rows) for rows in zip(found, expected, strict=True)]
+    position = int(np.argmax([error for error, _ in each]))
+    return (each[position][0], position, each[position][1])
+
+
+def _worst_of_row(found: Array, expected: Array) -> tuple[float, int]:
+    error = np.abs(np.asarray(found - expected, dtype=np.float64))
+    np.copyto(error, np.inf, where=np.isnan(error))
+    token = int(np.argmax(error))
+    return float(error[token]), token
 
 
 def root_mean_square(logits: Array) -> float:
@@ -148,14 +158,21 @@ def verify_walk(walk: Walk, reference: Array) -> Verdict:
     beside = f" and {others:,} others by recurrence" if others else ""
     if is_small(walk):
         added, total, size = sum_of_paths(walk)
-        method = f"{counted(added, 'term')} added one by one{beside}"
+        method, tolerance = (
+            f"{counted(added, 'term')} added one by one",
+            rounding_tolerance(graph, added, size),
+        )
     else:
-        added, total, size = 0, walk.logits(), 0.0
-        method = f"{count:,} terms by recurrence over all paths{beside}"
-    tolerance = rounding_tolerance(graph, added, size)
+        method = f"{count:,} terms by recurrence over all paths"
+        total, tolerance = _by_recurrence(walk, whole=not others)
     whole = total + rest.logits() if others else total
-    verdict = compare(whole, reference, tolerance, method, scale_of(graph))
+    verdict = compare(whole, reference, tolerance, method + beside, scale_of(graph))
     return replace(verdict, claim=claim_of(graph))
+
+
+def _by_recurrence(walk: Walk, whole: bool) -> tuple[Array, float]:
+    """The sum of a walk and how far it may be off: in one pass where its paths are all of the graph's."""
+    return sum_and_tolerance(walk) if whole else (walk.logits(), rounding_tolerance(walk.graph, 0, 0.0))
 
 
 def claim_of(graph: ResidualGraph) -> str:

@@ -1,6 +1,6 @@
 """The residual graph and the language over its paths."""
 
-from .actions import Dyad, cost, feature_norm, frobenius_norm, lengths, mixed_noise, spread
+from .actions import Dyad, cost, feature_norm, frobenius_norm, spread
 from .along_positions import is_local
 from .alphabet import NO_PORTS, asked_for_port, has_ports
 from .automaton import Alphabet, Automaton, check_paths, compile_query
@@ -22,7 +22,9 @@ from .ends import CapMode
 from .files import check_graph_file, save_graph
 from .freeze import freeze
 from .graph import ResidualGraph
-from .kernel import BlockKernel, Bundle, Indices, Stack, product_norm
+from .kernel import BlockKernel, Bundle
+from .measures import lengths, product_norm
+from .mixing import mix_noise
 from .network import empty_multigraph
 from .nodes import Block, Component, Difference, One, OneHot, Sink, Source, Start, Values, start_value
 from .operators import (
@@ -43,6 +45,7 @@ from .operators import (
 )
 from .pullback import Pullback, positions_needed
 from .query import Query, everything, query
+from .stack import Indices, Stack
 from .walk import Walk
 
 __all__ = [
@@ -101,7 +104,7 @@ __all__ = [
     "has_ports",
     "is_local",
     "lengths",
-    "mixed_noise",
+    "mix_noise",
     "places",
     "positions_needed",
     "product_norm",

@@ -10,8 +10,10 @@ import numpy as np
 from ..algebra import Chain, Dense, Diagonal, LinearMap, waist
 from ..algebra.operations import is_narrow, wide
 from ..budget import BUDGET
-from .kernel import Indices, product_norm
+from .measures import lengths, lengths_along, product_norm
+from .mixing import mix_noise
 from .operators import Action, Array, Gate, Operator, Parallel, Part, Step, word_map
+from .stack import Indices
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -85,24 +87,11 @@ def met(left: Array, right: Array) -> Array:
     return np.where((left == 0) | (right == 0), 0.0, np.maximum(left * right, _TINY))
 
 
-def mixed_noise(pattern: Array, noise: Array) -> Array:
-    """Return the deviations (n,) of independent noise (n,) mixed by patterns (..., n, n)."""
-    largest = float(np.max(noise, initial=0.0)) or 1.0
-    return np.asarray(largest * np.sqrt((pattern**2) @ (noise / largest) ** 2))
-
-
 def grown(*factors: Array) -> float:
     """Return a bound on how much a number can grow in products with all entries of some arrays, and sums along them."""
     with np.errstate(over="ignore"):
         sizes = [max(1.0, float(np.abs(factor).max(initial=0.0)) * factor.size) for factor in factors]
         return float(np.prod(sizes)) * (1 + 1e-9)
-
-
-def lengths(x: Array) -> Array:
-    """Return Euclidean lengths along the last axis, without over- or underflow."""
-    largest = np.max(np.abs(x), axis=-1, initial=0.0, keepdims=True)
-    scaled = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
-    return np.asarray(largest[..., 0] * np.sqrt(np.sum(scaled * scaled, axis=-1)))
 
 
 def spread(operator: Operator, noise: Array, backward: bool = False) -> Array:
@@ -124,7 +113,7 @@ def _spread(part: Part, noise: Array, backward: bool) -> Array:
     noise = noise * _gain(part, backward) if part.feature else noise
     if position is None:
         return noise
-    return mixed_noise(position.T.dense() if backward else position.dense(), noise)
+    return mix_noise(position.T.dense() if backward else position.dense(), noise)
 
 
 def _gain(step: Step, backward: bool) -> float:
@@ -156,24 +145,12 @@ def frobenius_norm(map: LinearMap) -> float:
             return float(lengths(_measured(weight, 0) * gain.values))
         case (Diagonal() as gain, Dense() as weight) if isinstance(map, Chain):
             return float(lengths(_measured(weight, 1) * gain.values))
-    return float(product_norm(*waist(map)) if is_narrow(map) else lengths(_lengths_along(wide(map), 0)))
+    return float(product_norm(*waist(map)) if is_narrow(map) else lengths(lengths_along(wide(map), 0)))
 
 
 def _measured(map: Dense, axis: int) -> Array:
     """The lengths of a matrix's columns (axis 0) or rows (axis 1)."""
-    return BUDGET.get(map, ("lengths", axis), lambda: _lengths_along(map.array, axis))
-
-
-def _lengths_along(array: Array, axis: int) -> Array:
-    with np.errstate(over="ignore", under="ignore"):
-        squares = np.einsum("ij,ij->j" if axis == 0 else "ij,ij->i", array, array)
-    if ((squares > _LEAST) & (squares < 1 / _LEAST) | (squares == 0) & ~array.any(axis)).all():
-        return np.asarray(np.sqrt(squares))
-    return lengths(array.T if axis == 0 else array)
-
-
-_LEAST = 1e-200
-"""Squares below this, or above its inverse, may have lost something at the ends of the range of double precision."""
+    return BUDGET.get(map, ("lengths", axis), lambda: lengths_along(map.array, axis))
 
 
 def cost(operator: Operator) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..algebra import Dense, Diagonal, LinearMap, Space
-from .operators import Action, Array, Factor, Gate, Operator, Parallel, Part, Step, word_map
+from .operators import Action, Array, Factor, Gate, Operator, Parallel, Part, Step, is_lower, word_map
 
 
 def looks_ahead(operator: Operator) -> bool:
@@ -16,10 +16,10 @@ def looks_ahead(operator: Operator) -> bool:
 def _looks_ahead(part: Part) -> bool:
     match part:
         case Step():
+            if is_lower(part.position):
+                return False
             word = word_map(part.position)
-            return bool(
-                word is not None and not isinstance(word, Diagonal) and np.triu(word.dense(), 1).any()
-            )
+            return word is not None and bool(np.triu(word.dense(), 1).any())
         case Parallel():
             return any(map(looks_ahead, part.terms))
         case Action():
@@ -70,7 +70,7 @@ def _first(factor: Factor, positions: int) -> Factor:
         if isinstance(map, Diagonal)
         else Dense(map.dense()[:positions, :positions], space, space)
     )
-    return Factor(factor.name, positions, positions, kept)
+    return Factor(factor.name, positions, positions, kept, lower=factor.lower)
 
 
 def stays(operator: Operator) -> bool:

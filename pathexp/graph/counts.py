@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from .kernel import Indices
+from .stack import Indices
 
 Counts = tuple[int, ...]
 """How many paths, by order: entry k counts those through k components."""

@@ -98,9 +98,10 @@ class Factors:
 
     def pattern(self, layer: int, head: int) -> Factor:
         name = f"A_{head_label(layer, head)}"
-        return self.on_run(
+        made = self.on_run(
             name, "n", "n", lambda run: table(run.patterns[layer, head], "position", "position", name)
         )
+        return replace(made, lower=self.config.causal)
 
     def w_read(self, side: Side, layer: int, head: int) -> Factor:
         """W_Q, W_K or W_V; heads of a group share the last two."""

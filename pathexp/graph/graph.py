@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from ..errors import GraphError, SizeError
 from ..model import Config, Trace
 from ..model.points import LOGITS, values_at
+from .along_positions import looks_ahead
 from .alphabet import Alphabet, alphabet
 from .build import pieces
 from .checks import check_labels, check_sizes, check_source, check_symbols, symbols
@@ -282,6 +283,16 @@ class ResidualGraph:
     def places(self) -> Mapping[str, int]:
         """The index of the block in which each component stands."""
         return {component.label: b for b, block in enumerate(self.blocks) for component in block.components}
+
+    @cached_property
+    def looks_ahead(self) -> bool:
+        """Whether a position of some block may take something from a later one."""
+        operators = (
+            operator
+            for block in self.blocks
+            for operator in (block.skip, *(c.operator for c in block.components))
+        )
+        return any(map(looks_ahead, operators))
 
     @cached_property
     def alphabet(self) -> Alphabet:

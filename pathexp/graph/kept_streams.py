@@ -7,6 +7,7 @@ one, a target is pulled back through all endings, whatever the query. Kept withi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
@@ -107,6 +108,29 @@ def all_before(graph: ResidualGraph, depth: int, by: By = "all") -> Array:
         if kept:
             _keep(graph, b + 1, by, stream)
     return stream
+
+
+def all_along(graph: ResidualGraph) -> Iterator[Array]:
+    """Yield what all beginnings bring to the stream before every block, and to the sink, (n, d) each.
+
+    One forward pass in all, also where no stream is kept; what each block is read for can be done before the next.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2).run([1, 2, 3])
+    >>> *_, final = all_along(px.freeze(trace))
+    >>> bool(np.allclose(final, trace.residuals["final_in"]))
+    True
+    """
+    kept = fits(graph)
+    stream = _arrived(np.zeros((1, *graph.sizes[:2])), graph, 0, "all")
+    for depth in range(len(graph.blocks) + 1):
+        if depth:
+            stream = (
+                all_before(graph, depth)
+                if kept
+                else _arrived(_crossed(stream, graph, depth - 1, False), graph, depth, "all")
+            )
+        yield stream[0]
 
 
 def _crossed(stream: Array, graph: ResidualGraph, b: int, by_order: bool) -> Array:

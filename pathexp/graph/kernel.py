@@ -13,73 +13,14 @@ from functools import cached_property
 from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..algebra import Dense, waist
+from ..algebra import waist
 from ..budget import BUDGET
-from .along_positions import first, looks_ahead
+from .along_positions import first
+from .measures import lengths
 from .nodes import Block
 from .operators import Array, Operator, Step, pull, push, word_map
-
-Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Heads of one block with one waist: patterns (C, n, n), read (C, r, d), write (C, d, r)."""
-
-    members: Indices
-    patterns: Array
-    read: Array
-    write: Array
-
-    def pick(self, wanted: Indices) -> Indices:
-        """Return where in this stack the wanted components of the block stand."""
-        return np.flatnonzero(np.isin(self.members, wanted))
-
-    def values(self, x: Array, rows: Indices) -> Array:
-        """Streams (K, n, d) to moved values (K, n, len(rows), r)."""
-        k, n, d = x.shape
-        read = self.read if len(rows) == len(self.members) else self.read[rows]
-        patterns = self.patterns if len(rows) == len(self.members) else self.patterns[rows]
-        patterns, (c, r) = patterns[:, :n, :n], read.shape[:2]
-        values = (x.reshape(k * n, d) @ read.reshape(c * r, d).T).reshape(k, n, c, r)
-        moved = patterns @ values.transpose(2, 1, 0, 3).reshape(c, n, k * r)
-        return moved.reshape(c, n, k, r).transpose(2, 1, 0, 3)
-
-    def written(self, values: Array, rows: Indices) -> Array:
-        """Moved values (K, n, len(rows), r) to the sum of what their heads write, (K, n, d)."""
-        k, n, c, r = values.shape
-        write = self.write_flat if c == len(self.members) else self._flat(self.write[rows])
-        return (values.reshape(k * n, c * r) @ write).reshape(k, n, -1)
-
-    def each(self, x: Array, rows: Indices) -> Array:
-        """Streams (K, n, d) to what each chosen head writes, (len(rows), K, n, d)."""
-        k, n, _ = x.shape
-        moved = self.values(x, rows).transpose(2, 0, 1, 3).reshape(len(rows), k * n, -1)
-        return (moved @ np.swapaxes(self.write[rows], -1, -2)).reshape(len(rows), k, n, -1)
-
-    @cached_property
-    def norm(self) -> Array:
-        """Frobenius norm of each head's feature map: (C,)."""
-        return product_norm(self.write, self.read)
-
-    @property
-    def write_flat(self) -> Array:
-        return BUDGET.get(self, "flat", lambda: self._flat(self.write))
-
-    @staticmethod
-    def _flat(write: Array) -> Array:
-        return np.ascontiguousarray(write.transpose(0, 2, 1)).reshape(-1, write.shape[1])
-
-    def transposed(self) -> Stack:
-        """The same heads read backward: covectors at their outputs to covectors at their inputs."""
-        return Stack(
-            self.members,
-            self.patterns.transpose(0, 2, 1),
-            np.ascontiguousarray(self.write.transpose(0, 2, 1)),
-            np.ascontiguousarray(self.read.transpose(0, 2, 1)),
-        )
+from .stack import Indices, Stack, stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +82,21 @@ class BlockKernel:
                 outputs[np.flatnonzero(wanted == index)[0]] = self._apply(operator, x)
         return outputs
 
+    def sizes(self, x: Array, wanted: Indices) -> Array:
+        """How long what each wanted component writes of streams (K, n, d) is, (len(wanted), K, n), for noise.
+
+        Heads' by the Gram matrices of their maps: where features nearly cancel, to 1e-8 of the largest.
+        """
+        found = np.zeros((len(wanted), *x.shape[:2]))
+        others = wanted
+        for stack in self.stacks:
+            rows = stack.pick(wanted)
+            found[np.isin(wanted, stack.members[rows])] = stack.sizes(x, rows)
+            others = others[~np.isin(others, stack.members)]
+        if len(others):
+            found[np.isin(wanted, others)] = lengths(self.each(x, others))
+        return found
+
     def _apply(self, operator: Operator, x: Array) -> Array:
         return applied(operator, x, self.positions, self.backward)
 
@@ -154,13 +110,6 @@ class BlockKernel:
         """Components of `single` that share nothing with others."""
         together = {int(index) for bundle in self.bundles for index in bundle.members}
         return tuple((index, operator) for index, operator in self.single if index not in together)
-
-    @cached_property
-    def causal(self) -> bool:
-        """Whether no position takes anything from a later one; asked of blocks read forward."""
-        operators = (self.skip, *(operator for _, operator in self.single))
-        ahead = any(bool(np.triu(pattern, 1).any()) for stack in self.stacks for pattern in stack.patterns)
-        return not ahead and not any(map(looks_ahead, operators))
 
     @property
     def transposed(self) -> BlockKernel:
@@ -272,49 +221,24 @@ def _stacked(block: Block, positions: int) -> BlockKernel:
 def _kernel_of(
     operators: Sequence[Operator], skip: Operator, positions: int, backward: bool = False
 ) -> BlockKernel:
-    by_waist: dict[int, list[tuple[int, Array, Array, Array]]] = defaultdict(list)
+    by_waist: dict[int, list[tuple[int, Step, Array, Array]]] = defaultdict(list)
     single: list[tuple[int, Operator]] = []
     for index, operator in enumerate(operators):
         if parts := _head_parts(operator):
             by_waist[parts[1].shape[0]].append((index, *parts))
         else:
             single.append((index, operator))
-    stacks = tuple(
-        Stack(np.array(members), np.stack(patterns), np.stack(read), np.stack(write))
-        for members, patterns, read, write in (tuple(zip(*heads, strict=True)) for heads in by_waist.values())
-    )
+    stacks = tuple(stacked(heads, positions) for heads in by_waist.values())
     made = BlockKernel(stacks, tuple(single), skip, positions)
     return made.transposed if backward else made
 
 
-def _head_parts(operator: Operator) -> tuple[Array, Array, Array] | None:
-    """Return (pattern, read, write) of an operator that is one step moving between positions."""
+def _head_parts(operator: Operator) -> tuple[Step, Array, Array] | None:
+    """Return (step, read, write) of an operator that is one step moving between positions."""
     match operator:
-        case (Step(position=position, feature=feature),) if position and feature:
-            pattern, feature_map = word_map(position), word_map(feature)
-            assert pattern is not None and feature_map is not None
+        case (Step(position=position, feature=feature) as step,) if position and feature:
+            feature_map = word_map(feature)
+            assert feature_map is not None
             left, right = waist(feature_map)
-            dense = pattern.array if isinstance(pattern, Dense) else pattern.dense()
-            return dense, right, left
+            return step, right, left
     return None
-
-
-def product_norm(left: Array, right: Array) -> Array:
-    """Frobenius norms of products left · right, (..., d, r) and (..., r, d), by Gram matrices of their narrow sides.
-
-    Extreme sizes are taken out first. Small by cancellation, a norm is known to 1e-8 of its factors' norms: enough
-    for noise.
-    """
-    (left, size), (right, other) = _sized(left), _sized(right)
-    outer, inner = np.swapaxes(left, -1, -2) @ left, right @ np.swapaxes(right, -1, -2)
-    return np.asarray(size * other * np.sqrt(np.maximum(np.sum(outer * inner, axis=(-1, -2)), 0.0)))
-
-
-def _sized(arrays: Array) -> tuple[Array, Array]:
-    """Matrices over their largest entries, and these, where one is extreme; else as they are, and ones."""
-    largest = np.maximum(arrays.max(axis=(-1, -2), initial=0.0), -arrays.min(axis=(-1, -2), initial=0.0))
-    sizes = np.where((largest > 0) & ((largest < _EXTREME**-1) | (largest > _EXTREME)), largest, 1.0)
-    return (arrays if (sizes == 1.0).all() else arrays / sizes[..., None, None]), sizes
-
-
-_EXTREME = 1e50

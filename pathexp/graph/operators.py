@@ -54,6 +54,9 @@ class Factor:
     picked: Callable[[NDArray[np.int64]], Array] | None = None
     """Some columns as rows, (len(indices), rows), where they can be had without making the map; a map has its own."""
 
+    lower: bool = False
+    """Whether it is known to take nothing from later positions: all above the diagonal is zero."""
+
     def __post_init__(self) -> None:
         if isinstance(self.map, LinearMap):
             object.__setattr__(self, "map", self._check(self.map))
@@ -62,7 +65,8 @@ class Factor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or a pickle has the numbers themselves."""
-        return Factor, (self.name, self.rows, self.columns, None if self.map is None else self.numbers())
+        numbers = None if self.map is None else self.numbers()
+        return Factor, (self.name, self.rows, self.columns, numbers, None, None, self.lower)
 
     def _check(self, map: LinearMap) -> LinearMap:
         if map.shape != (self.rows, self.columns):
@@ -275,6 +279,11 @@ def word_map(word: tuple[Factor, ...]) -> LinearMap | None:
     if len(word) == 1:
         return word[0].numbers()
     return compose(*(factor.numbers() for factor in word)) if word else None
+
+
+def is_lower(word: tuple[Factor, ...]) -> bool:
+    """Return whether a word of position factors is known to take nothing from later positions."""
+    return all(factor.lower or isinstance(factor.numbers(), Diagonal) for factor in word)
 
 
 def _along_positions(apply: Callable[[Array], Array], x: Array) -> Array:

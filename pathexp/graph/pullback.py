@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .kept_streams import all_after, arrivals, fits
-from .kernel import Indices
 from .operators import Array
+from .stack import Indices
 from .walk import Walk, stream_at
 
 
@@ -92,7 +92,7 @@ class Pullback:
 
 def positions_needed(walk: Walk, field: Array) -> int:
     """Return how many first positions a field's value depends on: up to its last, or all where one looks ahead."""
-    if not all(block.causal for block in walk.graph.kernels):
+    if walk.graph.looks_ahead:
         return len(field)
     read = np.flatnonzero(field.any(axis=-1))
     return int(read[-1]) + 1 if len(read) else 1

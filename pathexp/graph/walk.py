@@ -16,11 +16,12 @@ import numpy as np
 from .automaton import Automaton, compile_query
 from .counts import Counts, added, through
 from .graph import ResidualGraph
-from .kept_streams import all_before, arrivals
-from .kernel import BlockKernel, Indices
+from .kept_streams import all_along, all_before, arrivals
+from .kernel import BlockKernel
 from .nodes import Source, start_value
 from .operators import Array, push
 from .query import Query
+from .stack import Indices
 
 Word = tuple[str, ...]
 
@@ -198,7 +199,14 @@ class Walk:
             if depth < len(blocks):
                 live = self.cross(depth, blocks[depth], live, by_order)
         finals = [stream for state, stream in live.items() if self.finishes(state)]
-        return sum(finals, np.zeros(shape)), self._straight_sum()
+        return sum(finals, np.zeros(shape)), self.straight_sum
+
+    def followed(self) -> Iterator[Array]:
+        """Yield the stream, (n, d), in front of every block and at the sink, of a walk over all paths; `total` is then kept."""
+        x = np.zeros(self.graph.sizes[:2])
+        for x in all_along(self.graph):
+            yield x
+        vars(self)["total"] = x[None], self.straight_sum
 
     @cached_property
     def all_until(self) -> tuple[int, int]:
@@ -298,7 +306,9 @@ class Walk:
         targets = [int(t) for t in np.unique(steps) if t >= 0 and any(self.completions[depth + 1][t])]
         return {target: np.flatnonzero(steps == target) for target in targets}
 
-    def _straight_sum(self) -> Array:
+    @cached_property
+    def straight_sum(self) -> Array:
+        """What constants bring straight to the sink, past the stream, (position, d_out)."""
         n, _, d_out = self.graph.sizes
         total = np.zeros((n, d_out))
         for source, state in self.starts():
@@ -324,7 +334,7 @@ class Walk:
                 block = self.graph.kernels[depth]
                 live = {state: block.through_skip(x) for state, x in live.items()}
         finals = [stream for state, stream in live.items() if self.finishes(state)]
-        return sum(finals, np.zeros((1, n, d))), self._straight_sum()
+        return sum(finals, np.zeros((1, n, d))), self.straight_sum
 
     @cached_property
     def logits_with_and_without(self) -> Array:

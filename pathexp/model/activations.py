@@ -56,8 +56,11 @@ def silu_gate(z: Array) -> Array:
     >>> silu_gate(np.array([0.0, -1000.0, 1000.0])).tolist()
     [0.5, 0.0, 1.0]
     """
-    shrunk = np.exp(-np.abs(z))
-    gate: Array = np.where(z >= 0, 1.0, shrunk) / (1 + shrunk)
+    shrunk = np.abs(z, out=np.empty(np.shape(z)))
+    np.exp(np.negative(shrunk, out=shrunk), out=shrunk)
+    gate: Array = np.where(z >= 0, 1.0, shrunk)
+    shrunk += 1
+    gate /= shrunk
     return gate
 
 

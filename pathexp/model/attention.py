@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import WeightsError
 from .config import Config
 from .latent_heads import KV, Q, latent_keys, latent_queries, latent_values
 from .norms import normalized
-from .positions import distances, visible
+from .score_rows import Piece, each_piece
 from .weights import Weights, at
 
 Array = npt.NDArray[np.float64]
 NO_OTHERS: Mapping[str, Weights] = MappingProxyType({})
+Use = Callable[[Piece, Array, Array], None]
+"""What takes a piece, its scores and its pattern."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,6 @@ class Attention:
     queries: Array  # (H, n, h), as they enter the score
     keys: Array  # (G, n, h)
     values: Array  # (G, n, d_value)
-    scores: Array  # (H, n, n), -inf where masked
-    pattern: Array  # (H, n, n)
     z: Array  # (H, n, d_value)
     result: Array  # (n, d), heads and output bias together
     norm_scales: dict[str, Array]  # of "q" and "k", where those are normed; of latents
@@ -43,10 +42,12 @@ def attend(
     *,
     keys_from: Array | None = None,
     apart: Mapping[str, Weights] = NO_OTHERS,
+    use: Use | None = None,
 ) -> Attention:
     """The attention of one layer: ``read`` (n, d) gives values, ``where`` queries, and keys unless ``keys_from``.
 
-    ``apart``: other weights that make keys "k" or values "v", such as those without a bias.
+    ``apart``: other weights that make keys "k" or values "v", such as those without a bias. ``use`` is called with every piece
+    of scores, -inf where masked, and of the pattern: they are not kept here.
     """
     queries, query_scales = read_queries(where, layer, config, weights)
     keys, key_scales = read_keys(
@@ -54,14 +55,20 @@ def attend(
     )
     values, value_scales = read_values(read, layer, config, apart.get("v", weights))
     queries, keys = (np.ascontiguousarray(turned(heads, layer, config)) for heads in (queries, keys))
-    scores = entering(queries, keys, layer, config)
-    pattern = softmax(scores, at(weights.sinks, layer))
-    z = pattern @ per_head(values, config)
+    z = moved(
+        queries,
+        per_head(keys, config),
+        per_head(values, config),
+        layer,
+        config,
+        at(weights.sinks, layer),
+        use,
+    )
     scales = {"q": query_scales, "k": key_scales}
     if config.latent is not None:
         scales = {Q: query_scales, KV: value_scales}
     norm_scales = {name: scale for name, scale in scales.items() if scale is not None}
-    return Attention(queries, keys, values, scores, pattern, z, output(z, layer, weights), norm_scales)
+    return Attention(queries, keys, values, z, output(z, layer, weights), norm_scales)
 
 
 def read_queries(read: Array, layer: int, config: Config, weights: Weights) -> tuple[Array, Array | None]:
@@ -89,7 +96,9 @@ def read_values(read: Array, layer: int, config: Config, weights: Weights) -> tu
 
 def project(read: Array, maps: Array, biases: Array | None) -> Array:
     """What each head reads: (n, d) by maps (H, h, d) to (H, n, h)."""
-    result: Array = read @ np.swapaxes(maps, -1, -2)
+    count, width, d = maps.shape
+    side_by_side = read @ maps.reshape(count * width, d).T
+    result = np.ascontiguousarray(side_by_side.reshape(len(read), count, width).transpose(1, 0, 2))
     return result if biases is None else result + biases[:, None, :]
 
 
@@ -125,26 +134,26 @@ def per_head(grouped: Array, config: Config) -> Array:
     return grouped[[config.kv_head(head) for head in range(config.n_heads)]]
 
 
-def entering(queries: Array, keys: Array, layer: int, config: Config) -> Array:
-    """The scores that enter the softmax, (H, n, n): of queries (H, n, h) and keys (G, n, h) in one piece, to the last bit."""
-    return masked(scored(queries, per_head(keys, config), layer, config), layer, config)
+def moved(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    layer: int,
+    config: Config,
+    sinks: Array | None,
+    use: Use | None,
+) -> Array:
+    """What the heads move, (H, n, h), of queries, keys and values (H, n, h); `use` is told of every piece's scores and pattern."""
+    z = np.zeros(values.shape)
 
+    def move(piece: Piece, scores: Array) -> None:
+        pattern = softmax(scores, None if sinks is None else sinks[piece.heads])
+        np.matmul(pattern, values[piece.heads, piece.keys], out=z[piece.heads, piece.queries])
+        if use is not None:
+            use(piece, scores, pattern)
 
-def scored(queries: Array, keys: Array, layer: int, config: Config) -> Array:
-    """(H, n, n) before the mask: scaled products, capped, and slopes added."""
-    products = queries @ np.swapaxes(keys, -1, -2)
-    products *= config.attention_scale
-    check_finite(products, f"a score of layer {layer}", "head, query, key")  # a cap would hide it
-    scores = capped(products, config.attention_cap)
-    if config.alibi_slopes is None:
-        return scores
-    return scores - np.array(config.alibi_slopes)[:, None, None] * distances(scores.shape[-1])
-
-
-def masked(scores: Array, layer: int, config: Config) -> Array:
-    """Scores with -inf where the query may not look, in their own memory."""
-    np.copyto(scores, -np.inf, where=~visible(scores.shape[-1], config.causal, config.window(layer)))
-    return scores
+    each_piece(queries, keys, layer, config, move)
+    return z
 
 
 def softmax(scores: Array, sinks: Array | None = None) -> Array:
@@ -180,22 +189,3 @@ def concatenated(z: Array, W_O: Array) -> Array:
     side_by_side = z.transpose(1, 0, 2).reshape(n, heads * width)
     whole: Array = side_by_side @ W_O.transpose(1, 0, 2).reshape(-1, heads * width).T
     return whole
-
-
-def capped(x: Array, cap: float | None) -> Array:
-    """cap · tanh(x / cap), or x where there is no cap. Gemma 2, section 2, "Logit soft-capping".
-
-    >>> round(float(capped(np.array(124.0), 30.0)), 3)
-    29.985
-    """
-    return x if cap is None else cap * np.tanh(x / cap)
-
-
-def check_finite(array: Array, what: str, axes: str) -> None:
-    """Raise WeightsError, with the place, for a number that is not finite."""
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise WeightsError(
-            f"The run overflowed: {what} is {array[place]}, at ({axes}) = {place}. "
-            "The weights are too large for double precision; rescale them."
-        )

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .attention import capped, check_finite, output, per_head, read_keys, read_queries, read_values, softmax
+from .attention import output, per_head, read_keys, read_queries, read_values, softmax
 from .forward import UnrecordedRun, times
 from .mlp import by_rows
 from .positions import distances, visible
+from .range import capped, check_finite
 from .stored import BLOCK
 from .target import Target
 from .trace import Trace
@@ -89,15 +90,15 @@ class ContinuedRuns(UnrecordedRun):
 
     def _scores(self, queries: Array, keys: Array, layer: int) -> Array:
         """What enters the softmax, (H, R, S, m, end)."""
-        rows, config = slice(self.first, self.end), self.config
+        rows, columns, config = slice(self.first, self.end), slice(0, self.end), self.config
         scores = queries @ np.swapaxes(keys, -1, -2)
         scores *= config.attention_scale
         check_finite(scores, f"a score of layer {layer}", "head, run, stream, query, key")
         scores = capped(scores, config.attention_cap)
         if config.alibi_slopes is not None:
             slopes = np.array(config.alibi_slopes)[:, None, None, None, None]
-            scores = scores - slopes * distances(self.end)[rows]
-        seen = visible(self.end, config.causal, config.window(layer))[rows]
+            scores = scores - slopes * distances(rows, columns)
+        seen = visible(rows, columns, config.causal, config.window(layer))
         return np.where(seen, scores, -np.inf)
 
     def _sinks(self, layer: int) -> Array | None:

@@ -16,13 +16,15 @@ import numpy.typing as npt
 from ..arguments import Kind, expect
 from ..errors import PathexpError
 from .activations import GATES
-from .attention import attend, capped, check_finite
+from .attention import Use, attend
 from .config import Config
 from .experts import Expert, mixture
 from .made_again import is_long, scores_and_patterns
 from .mlp import by_rows, dense, neurons
 from .norms import normalized
 from .positions import sinusoids
+from .range import capped, check_finite
+from .score_rows import Piece
 from .trace import Trace, check_trace
 from .weights import Weights
 
@@ -149,14 +151,27 @@ class Run:
     def attention_branch(self, stream: Array, layer: int) -> Array:
         read = self.read(stream, layer, "attn", "attn")
         where = read + self.positions(len(read)) if self.config.positions == "qk" else read
-        attention = attend(read, where, layer, self.config, self.w)
+        attention = attend(read, where, layer, self.config, self.w, use=self.kept_scores(layer, len(read)))
         self.record(
             layer, queries=attention.queries, keys=attention.keys, values=attention.values, z=attention.z
         )
-        if not is_long(self.config, len(read)):
-            self.record(layer, scores=attention.scores, patterns=attention.pattern)
         self.norm_scales |= {f"L{layer}.{name}": s for name, s in attention.norm_scales.items()}
         return self.written(attention.result, layer, "attn")
+
+    def kept_scores(self, layer: int, n: int) -> Use | None:
+        """What puts scores and patterns into arrays of all layers, (L, H, n, n); None for a long run."""
+        if is_long(self.config, n):
+            return None
+        scores, patterns = (
+            self.of_layers(name, (self.config.n_heads, n, n))[layer] for name in ("scores", "patterns")
+        )
+        scores.fill(-np.inf)
+
+        def keep(piece: Piece, score: Array, pattern: Array) -> None:
+            piece.put(score, scores)
+            piece.put(pattern, patterns)
+
+        return keep
 
     def mlp_branch(self, stream: Array, layer: int) -> Array:
         norm = "attn" if self.config.parallel == "shared" else "mlp"
@@ -236,9 +251,13 @@ class Run:
     def record(self, layer: int, **parts: Array) -> None:
         """Put what a layer made, (…), into arrays of all layers, (L, …), zero in layers that have no such part."""
         for name, part in parts.items():
-            if name not in self.layers:
-                self.layers[name] = np.zeros((self.config.n_layers, *part.shape))
-            self.layers[name][layer] = part
+            self.of_layers(name, part.shape)[layer] = part
+
+    def of_layers(self, name: str, shape: tuple[int, ...]) -> Array:
+        """The array of what all layers make, (L, …), of a shape each; zeros to begin with."""
+        if name not in self.layers:
+            self.layers[name] = np.zeros((self.config.n_layers, *shape))
+        return self.layers[name]
 
     def check_edits(self) -> None:
         """Raise PathexpError for an edit at a point that this run did not come by."""
@@ -253,6 +272,9 @@ class UnrecordedRun(Run):
 
     def record(self, layer: int, **parts: Array) -> None:
         """Let go what a layer made."""
+
+    def kept_scores(self, layer: int, n: int) -> None:
+        """Keep no scores."""
 
 
 def times(multiplier: float, x: Array) -> Array:

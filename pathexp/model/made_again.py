@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from .attention import entering, softmax
+from .attention import per_head, softmax
 from .config import Config
+from .score_rows import Piece, each_piece
 from .stored import StoredLayers
-from .weights import at
 
 Array = npt.NDArray[np.float64]
 
@@ -46,10 +47,20 @@ def scores_and_patterns(
     shape = (*queries.shape[:3], queries.shape[2])
 
     def scores(layer: int) -> Array:
-        return entering(queries[layer], keys[layer], layer, config)
+        made = np.full(shape[1:], -np.inf)
+        each_piece(
+            queries[layer], per_head(keys[layer], config), layer, config, partial(Piece.put, whole=made)
+        )
+        return made
 
     def patterns(layer: int) -> Array:
-        return softmax(scores(layer), at(sinks, layer))
+        made = np.zeros(shape[1:])
+
+        def put(piece: Piece, found: Array) -> None:
+            piece.put(softmax(found, None if sinks is None else sinks[layer][piece.heads]), made)
+
+        each_piece(queries[layer], per_head(keys[layer], config), layer, config, put)
+        return made
 
     return _later("scores", shape, scores), by_layer("patterns", shape, patterns)
 

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..labels import read_label
-from .attention import attend, capped
+from .attention import attend
 from .experts import parts, routed, used, written
 from .forward import Run
 from .mlp import neurons
 from .model import Model
 from .norms import normalized
 from .positions import sinusoids
+from .range import capped
 
 Array = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]

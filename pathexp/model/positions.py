@@ -40,17 +40,23 @@ def _powers(n: int) -> Array:
     return powers
 
 
-def distances(n: int) -> Array:
-    """How far each key is from each query, (query, key), never negative."""
-    place = np.arange(n, dtype=np.float64)
-    return np.abs(place[:, None] - place[None, :])
+def distances(queries: slice, keys: slice) -> Array:
+    """How far each of some keys is from each of some queries, (query, key), never negative."""
+    return np.abs(_places(queries)[:, None] - _places(keys)[None, :])
 
 
-def visible(n: int, causal: bool, window: int | None) -> Mask:
-    """Whether a query may look at a key, (query, key): not later, if causal, and less than a window away.
+def _places(some: slice) -> Array:
+    return np.arange(some.start, some.stop, dtype=np.float64)
 
-    >>> visible(4, True, 2)[3].tolist()
-    [False, False, True, True]
+
+def visible(queries: slice, keys: slice, causal: bool, window: int | None) -> Mask:
+    """Whether some queries may look at some keys, (query, key): not later, if causal, and less than a window away.
+
+    >>> visible(slice(3, 4), slice(0, 4), True, 2).tolist()
+    [[False, False, True, True]]
     """
-    allowed = np.tri(n, dtype=bool) if causal else np.ones((n, n), dtype=bool)
-    return allowed if window is None else allowed & (distances(n) < window)
+    rows, columns = queries.stop - queries.start, keys.stop - keys.start
+    allowed = np.tri(rows, columns, queries.start - keys.start, dtype=bool)
+    if not causal:
+        allowed = np.ones((rows, columns), dtype=bool)
+    return allowed if window is None else allowed & (distances(queries, keys) < window)

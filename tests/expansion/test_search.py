@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pathexp as px
+from pathexp import workers as workers_module
 from pathexp.algebra import Dense, Diagonal, Identity, Space, Zero, compose
-from pathexp.algebra import workers as workers_module
 from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, Goal, Layout, all_entries, interrupts, reachable_sets, tables
 from pathexp.expansion.search import certified as certified_module

@@ -11,9 +11,9 @@ import pytest
 
 import pathexp as px
 from pathexp.graph import Action, Dyad
-from pathexp.graph.actions import lengths
 from pathexp.graph.contrast.scoring import Products
 from pathexp.graph.contrast.weighing import Weighing
+from pathexp.graph.measures import lengths
 from pathexp.graph.operators import Operator, Parallel
 
 ENDS = ("logits", "L1H0.score", "L1H1.Q", "L1H1.K")

@@ -7,7 +7,7 @@ import pytest
 
 from pathexp.algebra import Dense, Diagonal, Identity, LinearMap, Space, compose
 from pathexp.graph import frobenius_norm
-from pathexp.graph.kernel import product_norm
+from pathexp.graph.measures import product_norm
 
 WIDE, TALL = Space("wide", 7), Space("tall", 30)
 RNG = np.random.default_rng(0)

@@ -1,13 +1,15 @@
 """Scores, patterns and other large arrays of long runs are made again, to the last bit what shorter runs keep."""
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.model import made_again
+from pathexp.errors import WeightsError
+from pathexp.model import made_again, score_rows
 from pathexp.model.stored import Stored
 
 MODELS = {
@@ -15,6 +17,7 @@ MODELS = {
     "qk norm": {"heads": 4, "kv_heads": 2, "d_head": 6, "d_mlp": 20, "norm": "rmsnorm", "qk_norm": "projection", "positions": "rotary"},
     "alibi": {"heads": 4, "d_head": 5, "norm": "layernorm", "positions": "alibi", "attention_cap": 3.0, "biases": True, "d_mlp": 12},
     "sinks": {"heads": 3, "d_head": 5, "sinks": True, "windows": 4, "norm": "rmsnorm", "biases": True, "d_mlp": 12},
+    "windows both ways": {"heads": 3, "d_head": 4, "windows": 6, "norm": "rmsnorm", "positions": "rotary", "causal": False, "biases": True},
     "post": {"heads": 3, "d_head": 5, "norm": "layernorm", "norm_placement": "post", "biases": True, "d_mlp": 12, "causal": False},
 }  # fmt: skip
 LARGE = ("scores", "patterns", "head_results", "mlp_hidden")
@@ -49,6 +52,35 @@ def test_what_is_made_again_is_what_the_run_had(model, n, long):
     for point, stream in kept.residuals.items():
         np.testing.assert_array_equal(later.residuals[point], stream)
     np.testing.assert_array_equal(later.logits, kept.logits)
+
+
+@pytest.mark.parametrize("n", [9, 33])
+def test_scores_of_a_few_queries_at_a_time_are_those_of_all(model, n, long, monkeypatch):
+    tokens = np.random.default_rng(n).integers(0, 17, n)
+    whole = model.run(tokens)
+    monkeypatch.setattr(score_rows, "ROWS", 4)
+    kept, later = model.run(tokens), long(model, tokens)
+    np.testing.assert_array_equal(np.isneginf(kept.scores), np.isneginf(whole.scores))
+    np.testing.assert_array_equal(kept.patterns == 0, whole.patterns == 0)
+    np.testing.assert_allclose(kept.patterns, whole.patterns, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(kept.logits, whole.logits, rtol=0, atol=1e-12)
+    for name in ("scores", "patterns"):
+        np.testing.assert_array_equal(np.asarray(getattr(later, name)), getattr(kept, name))
+    np.testing.assert_array_equal(later.logits, kept.logits)
+
+
+def test_a_score_that_overflows_is_named_by_its_own_place(monkeypatch):
+    model = px.random_model(
+        layers=1, heads=2, d_head=3, d_model=6, d_vocab=9, positions="none", norm=None, seed=1
+    )
+    loud = np.zeros((6, 9))
+    loud[:, 7] = 1e200
+    weights = dataclasses.replace(
+        model.weights, W_E=loud, W_Q=np.ones_like(model.weights.W_Q), W_K=np.ones_like(model.weights.W_K)
+    )
+    monkeypatch.setattr(score_rows, "ROWS", 2)
+    with pytest.raises(WeightsError, match=r"at \(head, query, key\) = \([01], 5, 5\)"):
+        dataclasses.replace(model, weights=weights).run([1, 2, 3, 4, 5, 7, 6])
 
 
 def test_questions_of_long_runs_have_the_same_answers(model, long):

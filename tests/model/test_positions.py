@@ -233,8 +233,8 @@ def test_slopes() -> None:
 
 
 def test_who_may_see_whom() -> None:
-    assert visible(3, True, None).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    assert visible(3, True, 2).tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
-    assert visible(3, False, 2).tolist() == [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
-    assert visible(3, True, 1).tolist() == np.eye(3).tolist()
-    assert visible(2, False, None).all()
+    assert visible(slice(0, 3), slice(0, 3), True, None).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert visible(slice(0, 3), slice(0, 3), True, 2).tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    assert visible(slice(0, 3), slice(0, 3), False, 2).tolist() == [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    assert visible(slice(0, 3), slice(0, 3), True, 1).tolist() == np.eye(3).tolist()
+    assert visible(slice(0, 2), slice(0, 2), False, None).all()

@@ -14,8 +14,7 @@ from ...arguments import TEXT, expect
 from ...errors import GraphError
 from ...expansion.header import counted, run_facts
 from ...expansion.tolerance import ROUNDING, stream_noise, stream_tolerance
-from ...graph import Array, ResidualGraph, Source, freeze, push, start_value
-from ...graph.actions import lengths
+from ...graph import Array, ResidualGraph, Source, freeze, lengths, push, start_value
 from ...model import Config, Trace
 from ...model.trace import check_trace
 

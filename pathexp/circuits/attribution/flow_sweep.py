@@ -7,8 +7,8 @@ over all paths that take the edge. With a mask only the open edges exist, and ea
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -24,17 +24,22 @@ MEMORY_LIMIT = 2**28
 """How many numbers the pulled-back targets of all nodes may hold (2 GiB of float64)."""
 
 
+AT_ONCE = 32
+"""How many writers are met with all later readers together: each such meeting reads all of these once."""
+
+
 @dataclass(frozen=True, eq=False)
 class Backward:
     """Per block, the target pulled back to what its components write and to what they read.
 
-    outputs: (components or 1, states, n, d), one for all without a mask. inputs: (readers, states, n, d).
-    final: (states, n, d), the target on the final stream.
+    outputs: (components or 1, states, n, d), one for all without a mask, none where no constant asks for them.
+    inputs: (readers, states, n, d), parts of `readers` (all readers, states, n, d), whose last is the sink: the target on the
+    final stream.
     """
 
     outputs: tuple[Array, ...]
     inputs: tuple[Array, ...]
-    final: Array
+    readers: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +84,17 @@ class FlowSweep:
     @cached_property
     def backward(self) -> Backward:
         """The target pulled back through every component, last block first."""
-        field = on_stream(self.target, self.wires.graph)
-        final = self.wires.finishes[:, None, None] * field
-        read = final[None]  # what readers so far ask of the stream, (readers, states, n, d)
+        covector = on_stream(self.target, self.wires.graph)
+        readers = np.empty((self.wires.columns, *self._shape))
+        readers[-1] = self.wires.finishes[:, None, None] * covector
+        read = readers[-1:]  # what readers so far ask of the stream, (readers, states, n, d)
         columns = np.array([self.wires.columns - 1])
         outputs, inputs = [], []
         for b in reversed(range(len(self._kernels))):
             asked = read if self.mask is None else self._asked(self.wires.members[b], columns, read)
-            taken = self._pulled(b, asked)
-            outputs.append(asked)
+            taken = self._part(readers, b)
+            taken[:] = self._pulled(b, asked)
+            outputs.append(asked if self.wires.reads_constants(b) else asked[:0])
             inputs.append(taken)
             carried = self._over_skip(b, read, backward=True)
             if self.mask is None:
@@ -97,7 +104,12 @@ class FlowSweep:
                     np.concatenate([taken, carried]),
                     np.concatenate([self.wires.ports[b], columns]),
                 )
-        return Backward(tuple(reversed(outputs)), tuple(reversed(inputs)), final)
+        return Backward(tuple(reversed(outputs)), tuple(reversed(inputs)), readers)
+
+    def _part(self, readers: Array, b: int) -> Array:
+        """The readers of a block among all, not copied."""
+        first = int(self.wires.ports[b][0]) if len(self.wires.ports[b]) else 0
+        return readers[first : first + len(self.wires.ports[b])]
 
     def _asked(self, rows: Indices, columns: Indices, read: Array) -> Array:
         """What open edges ask of some writers' outputs, (rows, states, n, d)."""
@@ -133,17 +145,44 @@ class FlowSweep:
     @cached_property
     def stream(self) -> Array:
         """The flow of every edge on the stream, (writers · copies, readers)."""
+        plain = self.mask is None and not any(block.skip for block in self.wires.graph.blocks)
+        return self._over_plain_skips() if plain else self._over_any_skips()
+
+    def _over_plain_skips(self) -> Array:
+        """The same where skips change nothing: what is written is met with later readers, some writers at a time, and let go."""
+        wires, readers = self.wires, self.backward.readers
+        flows = np.zeros((len(wires.writers), wires.copies, wires.columns))
+        x, fresh, first = np.zeros(self._shape), _Fresh(flows, self._met), 0
+        for depth in range(len(self._kernels) + 1):
+            for row, state, value in wires.entering(depth):
+                entered = np.zeros((1, *self._shape))
+                entered[0, state] = value
+                fresh.add(np.array([row]), entered)
+                x[state] += value
+            end = first + (len(wires.ports[depth]) if depth < len(self._kernels) else 1)
+            fresh.meet(readers, first, end)
+            if depth < len(self._kernels):
+                output = self._pushed(depth, x)
+                fresh.add(wires.members[depth], output)
+                x = x + output.sum(axis=0)
+                fresh.settle(readers, end)
+            first = end
+        return flows.reshape(-1, wires.columns)
+
+    def _over_any_skips(self) -> Array:
+        """The same where skips carry what is written on, or edges are closed."""
         wires, backward = self.wires, self.backward
         flows = np.zeros((len(wires.writers) * wires.copies, wires.columns))
         written = np.zeros((len(wires.writers), *self._shape))
         for b in range(len(self._kernels)):
             self._enter(b, written)
             flows[:, wires.ports[b]] = self._met(written, backward.inputs[b])
-            output = self._pushed(b, written)
+            x = written.sum(axis=0) if self.mask is None else self._inputs(b, written)
+            output = self._pushed(b, x)
             written = self._over_skip(b, written)
             written[wires.members[b]] = output
         self._enter(len(self._kernels), written)
-        flows[:, -1] = self._met(written, backward.final[None])[:, 0]
+        flows[:, -1] = self._met(written, backward.readers[-1:])[:, 0]
         return flows if self.mask is None else flows * self.mask.stream
 
     def _enter(self, depth: int, written: Array) -> None:
@@ -158,10 +197,12 @@ class FlowSweep:
         met = np.einsum("wsjd,psjd->wjp", written, asked, optimize=True)
         return np.asarray(met.reshape(len(written) * self.wires.copies, len(asked)))
 
-    def _pushed(self, b: int, written: Array) -> Array:
-        """What the components of a block write, constants read inside them included: (components, states, n, d)."""
+    def _pushed(self, b: int, x: Array) -> Array:
+        """What the components of a block write, constants read inside them included: (components, states, n, d).
+
+        `x`: what they read, (states, n, d), or with a mask of each, (components, copies, states, n, d).
+        """
         kernel, output = self._kernels[b], np.zeros((len(self.wires.members[b]), *self._shape))
-        x = written.sum(axis=0) if self.mask is None else self._inputs(b, written)
         for state, after, components in self.wires.crossings(b):
             if self.mask is None:
                 output[components, after] += kernel.each(x[state][None], components)[:, 0]
@@ -228,3 +269,40 @@ class FlowSweep:
     def paths_exist(self) -> Mask:
         """The edges that lie on some accepted path whose edges are all open."""
         return open_edges(self.wires, self.mask)
+
+
+@dataclass(eq=False)
+class _Fresh:
+    """What was written and not yet met with all readers: rows of writers, and what they write (writers, states, n, d)."""
+
+    flows: Array
+    met: Callable[[Array, Array], Array]
+    rows: list[int] = field(default_factory=list)
+    written: list[Array] = field(default_factory=list)
+
+    def add(self, rows: Indices, written: Array) -> None:
+        """Add what some writers write."""
+        self.rows.extend(int(row) for row in rows)
+        self.written.append(written)
+
+    def meet(self, readers: Array, first: int, end: int) -> None:
+        """Meet what is fresh with some readers."""
+        if not self.rows or first == end:
+            return
+        for rows, written in zip(self._rows(), self.written, strict=True):
+            found = self.met(written, readers[first:end])
+            self.flows[rows, :, first:end] = found.reshape(len(rows), self.flows.shape[1], end - first)
+
+    def settle(self, readers: Array, begin: int) -> None:
+        """Meet with all later readers what has become much, and let it go."""
+        if len(self.rows) >= AT_ONCE:
+            whole = np.concatenate(self.written)
+            self.written = [whole]
+            self.meet(readers, begin, len(readers))
+            self.rows, self.written = [], []
+
+    def _rows(self) -> Iterator[list[int]]:
+        begin = 0
+        for written in self.written:
+            yield self.rows[begin : begin + len(written)]
+            begin += len(written)

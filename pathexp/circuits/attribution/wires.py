@@ -133,6 +133,10 @@ class Wires:
             direct for source, state in self.walk.starts() for direct in self._directs(source, state)
         )
 
+    def reads_constants(self, b: int) -> bool:
+        """Whether a component of a block reads a constant past the stream."""
+        return any(self.graph.places.get(direct.reader) == b for direct in self.directs)
+
     def _directs(self, source: Source, state: int) -> Iterator[Direct]:
         for reader, operator in source.into.items():
             sink = reader == self.graph.sink.label

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from ...algebra.workers import one_thread
 from ...errors import PathexpError
 from ...model import Model
+from ...workers import one_thread
 from .case import Case
 from .sent import ArrivedModel, SentModel
 from .steps import Step

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algebra import for_each
+from ...workers import for_each
 from .sides import BLOCK, Array, Maps
 
 Flags = NDArray[np.bool_]

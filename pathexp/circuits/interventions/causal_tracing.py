@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...algebra import for_each
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns, visible
 from ...arguments import SEED, expect, finite, one_of, sequence_of, whole
 from ...errors import PathexpError
@@ -20,6 +19,7 @@ from ...model import Target, Trace
 from ...model.continued import ContinuedRuns, GivenBranches, values_of
 from ...model.forward import rerun
 from ...model.trace import check_trace
+from ...workers import for_each
 
 SITES = ("stream", "attention", "mlp")
 _POINT = {"stream": "L{}.out", "attention": "L{}.attn_out", "mlp": "L{}.mlp_out"}

@@ -15,7 +15,6 @@ from typing import ClassVar, TypeAlias, overload
 
 import numpy as np
 
-from ...algebra import for_each
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
 from ...arguments import LOGITS, Kind, expect, instance, one_of, whole
 from ...errors import PathexpError
@@ -26,6 +25,7 @@ from ...graph import Array, Contrast, Query, Walk, everything, freeze, push
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
+from ...workers import for_each
 from ..corpus.corpus import Corpus
 from .contrast_prices import ContrastPrices, contrast_prices
 from .cuts import Cut, checked_cuts

@@ -17,6 +17,7 @@ from ...errors import PathexpError
 from ...expansion.header import counted, model_facts
 from ...model import Model
 from ...model.model import check_model, check_predicts_tokens
+from ...workers import one_thread
 from ..corpus.accumulate import accumulate
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally, Tokens, question_of
@@ -134,15 +135,16 @@ def skip_trigram_effects(
     _check(model, trigrams, contexts, length, gap, seed)
     if len(trigrams) == 0:
         return SkipTrigramEffects(model, (), None)
-    found = accumulate(
-        _contexts(model, length, seed),
-        lambda tokens: {_SUMS: np.array([_rise(model, trigram, tokens, gap) for trigram in trigrams])},
-        question_of(
-            f"rise by {', '.join(map(_ids, trigrams))}, gap {gap}, random seed {seed},", model, length
-        ),
-        most=contexts,
-        limits=limits,
-    )
+    with one_thread():  # threads of BLAS wait for each other in runs as short as these
+        found = accumulate(
+            _contexts(model, length, seed),
+            lambda tokens: {_SUMS: np.array([_rise(model, trigram, tokens, gap) for trigram in trigrams])},
+            question_of(
+                f"rise by {', '.join(map(_ids, trigrams))}, gap {gap}, random seed {seed},", model, length
+            ),
+            most=contexts,
+            limits=limits,
+        )
     effects = (SkipTrigramEffect(trigram, *_mean_and_error(found, i)) for i, trigram in enumerate(trigrams))
     return SkipTrigramEffects(model, tuple(effects), found)
 

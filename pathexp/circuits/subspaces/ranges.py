@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...algebra import Dense, LinearMap, compose, for_each
+from ...algebra import Dense, LinearMap, compose
 from ...graph import Array, frobenius_norm
+from ...workers import for_each
 from ..composition.gram import Flags, squared_products
 from ..composition.sides import BLOCK, Side
 

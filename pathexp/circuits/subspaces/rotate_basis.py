@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...algebra import LinearMap, for_each
+from ...algebra import LinearMap
 from ...answer import Answer, Check, Facts, Figure, Note, Part, Table, columns
 from ...arguments import AMOUNT, expect
 from ...errors import PathexpError
@@ -18,6 +18,7 @@ from ...graph.ports import Ports, readers_of, writers_of
 from ...model import Model, rewrite
 from ...model.model import check_model
 from ...model.rounding import CONFIDENCE, MEASURED, UNIT
+from ...workers import for_each
 
 TOKENS = 256
 """Of a map of more rows or columns than this, so many drawn by the seed are compared."""

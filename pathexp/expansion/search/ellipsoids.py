@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...algebra import for_each
 from ...graph import Action, Array, Gate, Operator, Parallel, is_local, word_map
+from ...workers import for_each
 from .rounding import gamma
 from .unions import PAD, PANEL, union
 

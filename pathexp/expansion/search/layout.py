@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graph import Array, Indices, Operator, Step, Walk
-from ...graph.kernel import Stack
+from ...graph.stack import Stack
 from .rounding import gamma, lengths, powers
 from .single import MATRICES, Single
 from .sizes import additions, frobenius, is_zero, spread, tight, underflow

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algebra import for_each
 from ...graph import Array
+from ...workers import for_each
 from .entries import Entries
 from .layout import Heads, Layout
 from .rounding import DOUBLE, SINGLE, gamma, largest, lengths

@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ...algebra import for_each
 from ...graph import Array, Operator
+from ...workers import for_each
 from .ellipsoids import carried, factor, factors, padded, summed, times_triangle, united, with_points
 from .entries import Entries
 from .layout import Heads, Layout

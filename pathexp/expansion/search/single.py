@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ...algebra import for_each
 from ...graph import Array, Gate, Operator, Part, Step, cost, is_local, pull, push, word_map
+from ...workers import for_each
 from .rounding import lengths
 from .sizes import lost, magnitude, tight
 

@@ -21,6 +21,7 @@ from ...graph import (
     ResidualGraph,
     frobenius_norm,
     lengths,
+    mix_noise,
     start_value,
     word_map,
 )
@@ -49,7 +50,7 @@ def _spread(block: BlockKernel, noise: Array, components: Indices) -> Array:
         rows = stack.pick(components)
         share = stack.norm[rows, None] / np.sqrt(stack.write.shape[1])
         where = np.isin(components, stack.members[rows])
-        found[where] = share * _mixed(stack.patterns[rows, :n, :n], noise)
+        found[where] = share * stack.mix_noise(noise, rows)
     for bundle in block.bundles:
         where = np.isin(components, bundle.members)
         if where.any():
@@ -86,7 +87,7 @@ def through(operator: Operator, noise: Array, backward: bool) -> Array:
         position = word_map(part.position)
         if position is not None:
             pattern = position.dense()[:n, :n]
-            noise = _mixed(pattern.T if backward else pattern, noise)
+            noise = mix_noise(pattern.T if backward else pattern, noise)
     return noise
 
 
@@ -95,12 +96,6 @@ def _gain(map: LinearMap, backward: bool) -> float:
     if isinstance(map, Diagonal):
         return float(lengths(map.values)) / float(np.sqrt(len(map.values)))
     return frobenius_norm(map) / float(np.sqrt(map.shape[1 if backward else 0]))
-
-
-def _mixed(patterns: Array, noise: Array) -> Array:
-    """Deviations (n,) of independent noise mixed by patterns (..., n, n)."""
-    largest = float(np.max(noise, initial=0.0)) or 1.0
-    return np.asarray(largest * np.sqrt((patterns**2) @ (noise / largest) ** 2))
 
 
 def allowed(own: float, children: Array, values: Array) -> float:

@@ -18,10 +18,10 @@ from ...model.experts import Expert, shared_score, unweighted
 from ...model.routing import Experts as Switches
 from ..actions import Dyad
 from ..experts import Part, experts_of
-from ..kernel import Indices
 from ..named import dense, diagonal, feature, table
 from ..nodes import Component
 from ..operators import Array, Factor, Gate, Operator, Parallel, Step, chain
+from ..stack import Indices
 from .routing import Routing, sigmoid_slope
 from .runs import Runs, midpoint
 from .secants import activation_slope, ceiling_slope, clip_slope, gate_part

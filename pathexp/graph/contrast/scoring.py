@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from ...errors import GraphError
-from ..actions import grown, lengths, met
-from ..kernel import Indices
+from ..actions import grown, met
+from ..measures import lengths
 from ..operators import Action, Array, Operator
+from ..stack import Indices
 from .attention import Attention
 from .runs import visible_in_both
 

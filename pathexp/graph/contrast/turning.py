@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...model.rotary import Rotary
-from ..kernel import Indices
 from ..operators import Action, Array
+from ..stack import Indices
 
 
 @dataclass(frozen=True, eq=False)

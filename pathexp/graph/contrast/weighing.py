@@ -16,9 +16,11 @@ import numpy as np
 
 from ...errors import GraphError
 from ...read_only import restore
-from ..actions import grown, lengths, met, mixed_noise
-from ..kernel import Indices
+from ..actions import grown, met
+from ..measures import lengths
+from ..mixing import mix_noise
 from ..operators import Action, Array
+from ..stack import Indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,7 @@ class ByKeys(_Scores):
 
     def spread(self, noise: Array, backward: bool = False) -> Array:
         amounts = self.weighing.strengths * lengths(self.weighing.queries)[:, None]
-        mixed = mixed_noise(amounts.T if backward else amounts, noise)
+        mixed = mix_noise(amounts.T if backward else amounts, noise)
         return np.asarray(mixed / np.sqrt(self.columns if backward else self.rows))
 
     def reach(self, far: Array) -> Array:

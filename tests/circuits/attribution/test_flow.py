@@ -13,6 +13,8 @@ from pathexp import ResidualGraph, Target, expand, freeze, random_model
 from pathexp.algebra import Dense, Diagonal, Space
 from pathexp.circuits.attribution import flow_sweep
 from pathexp.circuits.attribution.flow import flow
+from pathexp.circuits.attribution.flow_sweep import FlowSweep
+from pathexp.circuits.attribution.wires import Wires
 from pathexp.cli import main
 from pathexp.errors import GraphError, PathexpError, SizeError, TargetError
 from pathexp.graph import Component, Factor, Gate, Step
@@ -180,6 +182,31 @@ def test_positions_add_up_to_the_plain_flow(name):
     plain = on_edges(flow(trace, target))
     for edge, amount in plain.items():
         assert abs(merged.get(edge, 0.0) - amount) < 1e-12
+
+
+@pytest.mark.parametrize("per_position", [False, True])
+@pytest.mark.parametrize("query", ["S .* U", "S .* L1 .* U"])
+@pytest.mark.parametrize("at_once", [1, 3, 1000])
+def test_over_plain_skips_writers_may_be_met_with_readers_in_any_number(
+    at_once, query, per_position, monkeypatch
+):
+    model = random_model(
+        layers=3, heads=3, d_model=20, d_head=4, d_mlp=12, biases=True, norm="rmsnorm", seed=4
+    )
+    trace = model.run([3, 1, 2, 5])
+    graph = freeze(trace)
+    sweep = FlowSweep(Wires(expand(graph, query).walk, per_position), trace.logit(2))
+    monkeypatch.setattr(flow_sweep, "AT_ONCE", at_once)
+    np.testing.assert_allclose(sweep._over_plain_skips(), sweep._over_any_skips(), rtol=0, atol=1e-13)
+    assert not any(block.skip for block in graph.blocks)
+
+
+def test_blocks_without_components_meet_nobody(monkeypatch):
+    monkeypatch.setattr(flow_sweep, "AT_ONCE", 1)
+    trace = random_model(layers=3, heads=2, seed=4).run([3, 1, 2, 5])
+    graph = freeze(trace).without("L1H0", "L1H1")
+    sweep = FlowSweep(Wires(expand(graph).walk, False), trace.logit(2))
+    np.testing.assert_allclose(sweep._over_plain_skips(), sweep._over_any_skips(), rtol=0, atol=1e-13)
 
 
 def test_a_head_moves_between_positions_by_its_pattern():

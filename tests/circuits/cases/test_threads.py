@@ -9,9 +9,9 @@ import pytest
 import threadpoolctl
 
 import pathexp as px
-from pathexp.algebra.workers import one_thread
 from pathexp.answer import Answer, Table, columns
 from pathexp.errors import PathexpError
+from pathexp.workers import one_thread
 from tests.circuits.cases.test_average import MODEL, drawn, refused
 
 

@@ -1,0 +1,176 @@
+"""Heads of one block with one waist side by side: what they read, move between positions, and write, in three products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..algebra import Dense, Diagonal
+from ..budget import BUDGET
+from ..workers import one_thread
+from .measures import in_range, lengths, product_norm
+from .mixing import OTHER_WAY, Seen, is_long, mix, mix_noise
+from .operators import Array, Factor, Step, is_lower, word_map
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Heads of one block with one waist: read (C, r, d), write (C, d, r), and how they move between positions.
+
+    That is `raw` (C, n, n), and where a norm scales the positions of all of them alike, `scale` (n,), before it (read backward,
+    behind it): patterns of a long text are so held once.
+    """
+
+    members: Indices
+    raw: Array
+    read: Array
+    write: Array
+    seen: Seen = "all"
+    scale: Array | None = None
+    backward: bool = False
+
+    @property
+    def patterns(self) -> Array:
+        """What the heads move between positions, (C, n, n)."""
+        if self.scale is None:
+            return self.raw
+        return self.raw * (self.scale[:, None] if self.backward else self.scale)
+
+    def pick(self, wanted: Indices) -> Indices:
+        """Return where in this stack the wanted components of the block stand."""
+        return np.flatnonzero(np.isin(self.members, wanted))
+
+    def values(self, x: Array, rows: Indices) -> Array:
+        """Streams (K, n, d) to moved values (K, n, len(rows), r)."""
+        k, n, d = x.shape
+        read = self.read if len(rows) == len(self.members) else self.read[rows]
+        c, r = read.shape[:2]
+        values = (x.reshape(k * n, d) @ read.reshape(c * r, d).T).reshape(k, n, c, r)
+        moved = self._moved(values.transpose(2, 1, 0, 3).reshape(c, n, k * r), rows)
+        return moved.reshape(c, n, k, r).transpose(2, 1, 0, 3)
+
+    def _moved(self, values: Array, rows: Indices) -> Array:
+        """Values (len(rows), n, m) of the first positions, moved by each chosen head."""
+        n = values.shape[1]
+        if self.scale is None:
+            return mix(self._raw(rows, n), values, self.seen)
+        scale = self.scale[:n, None]
+        if self.backward:
+            return scale * mix(self._raw(rows, n), values, self.seen)
+        return mix(self._raw(rows, n), scale * values, self.seen)
+
+    def _raw(self, rows: Indices, n: int) -> Array:
+        """The chosen heads' `raw` on the first positions; not copied where all of them, or one, are chosen."""
+        if len(rows) == len(self.members):
+            return self.raw[:, :n, :n]
+        some = slice(rows[0], rows[0] + 1) if len(rows) == 1 else rows
+        return self.raw[some, :n, :n]
+
+    def written(self, values: Array, rows: Indices) -> Array:
+        """Moved values (K, n, len(rows), r) to the sum of what their heads write, (K, n, d)."""
+        k, n, c, r = values.shape
+        write = self.write_flat if c == len(self.members) else self._flat(self.write[rows])
+        return (values.reshape(k * n, c * r) @ write).reshape(k, n, -1)
+
+    def each(self, x: Array, rows: Indices) -> Array:
+        """Streams (K, n, d) to what each chosen head writes, (len(rows), K, n, d)."""
+        k, n, _ = x.shape
+        moved = self.values(x, rows).transpose(2, 0, 1, 3).reshape(len(rows), k * n, -1)
+        return (moved @ np.swapaxes(self.write[rows], -1, -2)).reshape(len(rows), k, n, -1)
+
+    def sizes(self, x: Array, rows: Indices) -> Array:
+        """How long what each chosen head writes of streams (K, n, d) is, (len(rows), K, n)."""
+        moved = self.values(x, rows).transpose(2, 0, 1, 3)
+        with one_thread():
+            squares = np.swapaxes(self.write[rows], -1, -2) @ self.write[rows]
+        with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is measured itself
+            found = np.sum(moved @ squares[:, None] * moved, axis=-1)
+        return np.sqrt(found) if in_range(found).all() else lengths(self.each(x, rows))
+
+    def mix_noise(self, noise: Array, rows: Indices) -> Array:
+        """Return the deviations (len(rows), n) of independent noise (n,) moved by each chosen head's pattern."""
+        n = len(noise)
+        scale = np.ones(n) if self.scale is None else np.abs(self.scale[:n])
+        if self.backward:
+            return scale * mix_noise(self._raw(rows, n), noise, self.seen)
+        return mix_noise(self._raw(rows, n), scale * noise, self.seen)
+
+    @cached_property
+    def norm(self) -> Array:
+        """Frobenius norm of each head's feature map: (C,)."""
+        return product_norm(self.write, self.read)
+
+    @property
+    def write_flat(self) -> Array:
+        return BUDGET.get(self, "flat", lambda: self._flat(self.write))
+
+    @staticmethod
+    def _flat(write: Array) -> Array:
+        return np.ascontiguousarray(write.transpose(0, 2, 1)).reshape(-1, write.shape[1])
+
+    def transposed(self) -> Stack:
+        """The same heads read backward: covectors at their outputs to covectors at their inputs."""
+        return Stack(
+            self.members,
+            self.raw.transpose(0, 2, 1),
+            np.ascontiguousarray(self.write.transpose(0, 2, 1)),
+            np.ascontiguousarray(self.read.transpose(0, 2, 1)),
+            OTHER_WAY[self.seen],
+            self.scale,
+            not self.backward,
+        )
+
+
+def stacked(heads: Sequence[tuple[int, Step, Array, Array]], positions: int) -> Stack:
+    """Return the stack of heads, each with its number, its step, and what it reads and writes with."""
+    members, steps, read, write = zip(*heads, strict=True)
+    seen: Seen = "earlier" if all(is_lower(step.position) for step in steps) else "all"
+    raw, scale = _patterns([step.position for step in steps], positions)
+    return Stack(np.array(members), raw, np.stack(read), np.stack(write), seen, scale)
+
+
+def _patterns(words: Sequence[tuple[Factor, ...]], positions: int) -> tuple[Array, Array | None]:
+    """Words of position factors as arrays side by side (C, n, n), and of a long text their common scale (n,), apart.
+
+    Long patterns are not copied where they are parts of one array, side by side.
+    """
+    if is_long(positions) and (apart := _apart(words)) is not None:
+        arrays, scale = apart
+        return _side_by_side(arrays), scale
+    return np.stack([_dense(word) for word in words]), None
+
+
+def _apart(words: Sequence[tuple[Factor, ...]]) -> tuple[list[Array], Array | None] | None:
+    """Patterns and the scale that follows each, where that is all, and one for all."""
+    maps = [[factor.numbers() for factor in word] for word in words]
+    if not all(isinstance(first, Dense) and len(rest) <= 1 for first, *rest in maps):
+        return None
+    scales = [rest[0] for _, *rest in maps if rest]
+    if len(scales) not in (0, len(maps)) or not all(isinstance(scale, Diagonal) for scale in scales):
+        return None
+    values = [scale.values for scale in scales if isinstance(scale, Diagonal)]
+    if any(not np.array_equal(each, values[0]) for each in values):
+        return None
+    return [first.array for first, *_ in maps if isinstance(first, Dense)], values[0] if values else None
+
+
+def _side_by_side(arrays: Sequence[Array]) -> Array:
+    """Arrays (n, n) stacked; the array that they are cut from, if they are all of it in order."""
+    whole = arrays[0].base
+    if isinstance(whole, np.ndarray) and whole.shape == (len(arrays), *arrays[0].shape):
+        places = [each.__array_interface__["data"] for each in whole]
+        if whole.dtype == np.float64 and places == [each.__array_interface__["data"] for each in arrays]:
+            return whole
+    return np.stack(arrays)
+
+
+def _dense(word: tuple[Factor, ...]) -> Array:
+    pattern = word_map(word)
+    assert pattern is not None, "heads move between positions"
+    return pattern.array if isinstance(pattern, Dense) else pattern.dense()
