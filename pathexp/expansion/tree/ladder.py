@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Array, Indices, ResidualGraph, lengths
+from ...graph.mixing import is_long
 from .spots import Choices
 
 
@@ -58,7 +59,7 @@ class Ladder:
             where = self._columns(segment, depths[active], choices)
             every = len(active) == len(fields)
             here, place = (fields, slice(None)) if every else (fields[active], active)
-            values[place, where] = here.reshape(len(here), -1) @ rows.values[where].T
+            values[place, where] = products(here, rows.values[where])
             noise[place, where] = _met_noise(lengths(here), rows.noise[where])
             fields = self._onward(segment, fields, active)
         return values, noise
@@ -78,6 +79,31 @@ class Ladder:
         after = fields.copy()
         after[active] = self.cross(b, fields[active])
         return after
+
+
+def products(fields: Array, rows: Array) -> Array:
+    """Return inner products of fields (K, n, d) with rows (W, n · d): (K, W).
+
+    Fields of a long text that are zero at most positions read only the others' numbers.
+
+    >>> fields, rows = np.zeros((1, 300, 2)), np.ones((1, 600))
+    >>> fields[0, 7] = 1.0
+    >>> products(fields, rows)
+    array([[2.]])
+    """
+    (k, n, d), met = fields.shape, np.empty((len(fields), len(rows)))
+    seen = np.asarray(fields.any(axis=-1)) if is_long(n) else np.ones((k, n), dtype=bool)
+    narrow = 2 * seen.sum(axis=-1) <= n
+    for which in (np.flatnonzero(narrow), np.flatnonzero(~narrow)):
+        places = np.flatnonzero(seen[which].any(axis=0))
+        if 2 * len(places) <= n:
+            size, apart = len(places) * d, rows.reshape(len(rows), n, d)
+            some = fields[which][:, places].reshape(len(which), size)
+            met[which] = some @ apart[:, places].reshape(len(rows), size).T
+        else:
+            every = fields if len(which) == k else fields[which]
+            met[which] = every.reshape(len(which), n * d) @ rows.T
+    return met
 
 
 def _met_noise(sizes: Array, noise: Array) -> Array:
