@@ -89,7 +89,9 @@ def upcast_bfloat16(bits: np.ndarray[Any, Any]) -> Numbers:
     >>> upcast_bfloat16(np.array([0x3F80, 0xC000], dtype=np.uint16)).tolist()
     [1.0, -2.0]
     """
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    wide = bits.astype(np.uint32)
+    wide <<= 16  # in its own memory: half the time
+    return wide.view(np.float32)
 
 
 def open_safetensors(path: str | Path) -> SafetensorsFile:
