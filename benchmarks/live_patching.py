@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 import pathexp as px
-from pathexp.model.attention import capped, project, softmax
+from pathexp.model.attention import softmax
 from pathexp.model.mlp import neurons
 from pathexp.model.norms import normalized
+from pathexp.model.range import capped
 from pathexp.model.weights import at
 
 Array = npt.NDArray[np.float64]
@@ -150,9 +151,9 @@ class Patched:
         c, w, trace = self.base.config, self.base.model.weights, self.base
         read = self.norm(x, "attn", layer)
         where = read + w.W_pos[:, self.first : len(trace)].T if c.positions == "qk" else read
-        queries = self.turned(project(where[:, None], w.W_Q[layer], at(w.b_Q, layer)))
-        keys = self.turned(project(where[:, None], w.W_K[layer], at(w.b_K, layer)))
-        values = project(read[:, None], w.W_V[layer], at(w.b_V, layer))
+        queries = self.turned(projected(where, w.W_Q[layer], at(w.b_Q, layer)))
+        keys = self.turned(projected(where, w.W_K[layer], at(w.b_K, layer)))
+        values = projected(read, w.W_V[layer], at(w.b_V, layer))
         keys, values = self.whole(trace.keys[layer], keys), self.whole(trace.values[layer], values)
         scores = capped(c.attention_scale * (queries @ np.swapaxes(keys, -1, -2)), c.attention_cap)
         later = np.arange(len(trace)) > np.arange(self.first, len(trace))[:, None]
@@ -197,3 +198,9 @@ def by_rerun(base: px.Trace, donor: px.Trace, node: str, target: px.Target) -> f
     change = output_changes(donor, base)[node]
     patched = px.rerun(base, {point: lambda stream: stream + change})
     return float((patched.logits[-1] - base.logits[-1]) @ target.direction)
+
+
+def projected(read: Array, maps: Array, biases: Array | None) -> Array:
+    """What each head reads in every run: (runs, n, d) by maps (H, h, d) to (runs, H, n, h)."""
+    result: Array = read[:, None] @ np.swapaxes(maps, -1, -2)
+    return result if biases is None else result + biases[:, None, :]

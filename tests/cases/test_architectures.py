@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.model.attention import capped
 from pathexp.model.load.families.llama import embedding_scale
+from pathexp.model.range import capped
 from tests.model.load.checkpoints import folder
 from tests.model.load.test_huggingface import GEMMA2, gemma2_arrays
 from tests.zoo import FAMILIES

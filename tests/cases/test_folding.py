@@ -7,7 +7,8 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.heads.head_edits import rebase_ov, rebase_qk
-from pathexp.model.attention import capped, softmax
+from pathexp.model.attention import softmax
+from pathexp.model.range import capped
 from pathexp.model.rewrite import Step, check_steps, rewritten, unnormalized_rows
 from tests.zoo import FAMILIES
 
