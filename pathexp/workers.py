@@ -17,7 +17,7 @@ def for_each(work: Callable[[int], None], count: int) -> None:
     them; small factorizations gain from that what they do not gain from threads of BLAS. Without, one after the other.
     """
     blas = _blas()
-    workers = min(count, blas.threads) if blas else 1
+    workers = min(count, blas.workers) if blas else 1
     if blas is None or workers < 2:
         for at in range(count):
             work(at)
@@ -33,15 +33,32 @@ def one_thread() -> Iterator[None]:
 
     Holds for the whole process, until the last of those that ask for it, in any thread, is done.
     """
+    with _limited_to(1):
+        yield
+
+
+@contextmanager
+def own_workers() -> Iterator[None]:
+    """Let BLAS use one thread meanwhile, and `for_each` as many workers as BLAS had threads.
+
+    Threads of BLAS wait for each other in every small product, spinning: beside another load that multiplies the time of
+    work that consists of thousands of them.
+    """
+    with _limited_to(None):
+        yield
+
+
+@contextmanager
+def _limited_to(workers: int | None) -> Iterator[None]:
     blas = _blas()
     if blas is None:
         yield
         return
-    blas.enter()
+    allowed = blas.enter(workers)
     try:
         yield
     finally:
-        blas.leave()
+        blas.leave(allowed)
 
 
 class _Blas:
@@ -49,20 +66,31 @@ class _Blas:
 
     def __init__(self, controller: Any) -> None:
         self._controller = controller.select(user_api="blas")
-        self._lock, self._asking = Lock(), 0
+        self._lock, self._allowed = Lock(), list[int]()
         self._limit: Any = None
+        self._before = 1
 
-    def enter(self) -> None:
+    def enter(self, workers: int | None) -> int:
+        """Limit BLAS to one thread; `workers` may work side by side meanwhile, as many as it had threads if None."""
         with self._lock:
-            if not self._asking:
+            if not self._allowed:
+                self._before = self.threads
                 self._limit = self.limited()
-            self._asking += 1
+            allowed = self._before if workers is None else workers
+            self._allowed.append(allowed)
+        return allowed
 
-    def leave(self) -> None:
+    def leave(self, allowed: int) -> None:
         with self._lock:
-            self._asking -= 1
-            if not self._asking:
+            self._allowed.remove(allowed)
+            if not self._allowed:
                 self._limit.restore_original_limits()
+
+    @property
+    def workers(self) -> int:
+        """How many may work side by side: the least that anyone asked for."""
+        with self._lock:
+            return min(self._allowed) if self._allowed else self.threads
 
     @property
     def threads(self) -> int:

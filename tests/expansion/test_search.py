@@ -478,7 +478,13 @@ def test_k_is_a_number_of_terms(k):
 class ThreeThreads:
     """A BLAS of three threads that can be limited."""
 
-    threads = 3
+    threads = workers = 3
+
+    def enter(self, workers):
+        return workers
+
+    def leave(self, allowed):
+        assert allowed is None
 
     def limited(self):
         return nullcontext()

@@ -13,8 +13,8 @@ import numpy as np
 from ...graph import Array
 from .evaluation import Sure, gamma
 
-SHARE = 2.0**-17
-"""By which share an inner set is enlarged, so that what it may be off enters with its square."""
+SHARES = tuple(2.0**-power for power in (17, 14, 11, 8, 5))
+"""By which shares an inner set may be enlarged, so that what it may be off enters with its square: the smallest that does."""
 
 
 def holds(outer: Array, inner: Array, off: Array) -> bool:
@@ -22,12 +22,20 @@ def holds(outer: Array, inner: Array, off: Array) -> bool:
 
     `inner` is B Bᵀ (d, d), computed from columns whose rows are as long as its diagonal says.
     """
-    d = len(outer)
     whole = outer @ outer.T
-    gap = whole - (1 + SHARE) * inner
-    lost = (1 + 1 / SHARE) * (np.sum(off * off) if off.max(initial=0.0) < 2 * off.min() else d * off * off)
+    if not np.isfinite(whole).all() or not np.isfinite(off).all():
+        return False
+    shares = SHARES if off.any() else SHARES[:1]
+    return any(_holds(whole, inner, off, share) for share in shares)
+
+
+def _holds(whole: Array, inner: Array, off: Array, share: float) -> bool:
+    """The same for P = L Lᵀ: (B z + e)(B z + e)ᵀ is at most (1 + share) B Bᵀ + (1 + 1/share) e eᵀ."""
+    d = len(whole)
+    gap = whole - (1 + share) * inner
+    lost = (1 + 1 / share) * (np.sum(off * off) if off.max(initial=0.0) < 2 * off.min() else d * off * off)
     gap[np.diag_indices(d)] -= lost
-    rows = np.diag(whole) + (1 + SHARE) * np.diag(inner) + lost
+    rows = np.diag(whole) + (1 + share) * np.diag(inner) + lost
     if not np.isfinite(gap).all() or not (rows > 0).all():
         return False
     scale = 2.0 ** -np.round(np.log2(rows) / 2)

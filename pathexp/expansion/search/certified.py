@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import PathexpError
 from ...graph import Walk
 from ...model import Target
+from ...workers import own_workers
 from ..proof.certificate import Certificate
 from .budget import Budget
 from .entries import SINK
@@ -51,7 +52,7 @@ def search(
     listed is at most `bound` in absolute value, rounding included, and every value is within its `error`.
     """
     goal = Goal.of(target, walk.graph)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), own_workers():
         first = valued(tables(walk).layout, goal, known)
         found = _searched(walk, k, goal, budget, Found(first, len(first), False, float("inf")))
         paths = _settled(tables(walk).layout, goal, found.paths)
@@ -133,7 +134,7 @@ def certify(walk: Walk, target: Target, bound: float) -> Certificate | None:
     Everything that may exceed the bound is opened, everything else cut, by reachable sets alone.
     """
     goal, known = Goal.of(target, walk.graph), tables(walk)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), own_workers():
         if (recorded := known.recorded()) is None:
             return None
         bounds, sets = recorded

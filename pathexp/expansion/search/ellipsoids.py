@@ -135,23 +135,47 @@ def united(
     """
     if not parts:
         return shape
-    most = np.max(off, axis=0) if len(off) else np.zeros(len(shape))
-    parts = sorted(parts, key=lambda part: (part.shape[-1] == 1, -float(np.vdot(part, part))))
+    blurred = [np.zeros(len(shape))] * len(parts) if not len(off) else list(off)
+    order = sorted(
+        range(len(parts)), key=lambda at: (parts[at].shape[-1] == 1, -float(np.vdot(parts[at], parts[at])))
+    )
+    parts, blur = [parts[at] for at in order], np.stack([blurred[at] for at in order])
     floor = np.max([np.einsum("ndr,ndr->n", part, part) for part in parts], axis=0) / shape.shape[-1]
     if np.any(floor > mean_square(shape)):
         known = None
+    share, room = loosened(blur, np.maximum(mean_square(shape), floor))
     grown = np.empty_like(shape)
 
     def work(at: int) -> None:
         ball = thickened(shape[at], 0.0 if known is not None else floor[at])
         triangle = np.asarray(np.linalg.cholesky(ball) if known is None else known[at])
-        added = union(triangle, [part[at] for part in parts])
+        added = union(triangle, [part[at] * share[place, at] for place, part in enumerate(parts)])
         ball += added.columns @ added.columns.T
         terms = len(ball) + added.columns.shape[1]
-        grown[at] = added.growth * padded(ball, float(np.hypot(2 * added.off, most[at])), terms)
+        grown[at] = added.growth * padded(ball, 2 * added.off, terms)
+        np.einsum("ii->i", grown[at])[...] += room[at]
 
     for_each(work, len(shape))
     return grown
+
+
+FAINT = 1e-7
+"""A share of a set's mean size at which nothing grows by more than by its sliver."""
+
+
+def loosened(off: Array, square: Array) -> tuple[Array, Array]:
+    """By what to multiply parts (P, n) that are `off` by at most, and what to add in every direction (n,) to hold them.
+
+    (B + Δ)(B + Δ)ᵀ ⪯ (1 + t) B Bᵀ + (1 + 1/t) ‖Δ‖² for any t; thirty times as much is added, so that who makes the parts
+    anew with errors a few times as large (`proof`) finds them inside as well. What is off by a thousandth of a set's mean size √`square` (n,) would
+    fill all of its thin directions if t were as small as `PAD`, so t is ten times that share. Up to `FAINT` of that size
+    every part is taken to be off by as much as any; and where a set is smaller than what it is off by, t does not matter.
+    """
+    off = np.maximum(off, np.minimum(off.max(axis=0), FAINT * np.sqrt(square)))
+    size = np.sqrt(square) + np.finfo(np.float64).tiny
+    share = np.where(off < size, np.clip(10 * off / size, PAD, 2.0**-4), PAD)
+    room = 32 * np.max((1 + 1 / share) * np.square(off), axis=0)
+    return np.sqrt(1 + share) * (1 + 1e-12), room * (1 + 1e-12)
 
 
 def times_triangle(rows: Array, triangle: Array) -> Array:

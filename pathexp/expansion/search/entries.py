@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...graph import Array, Indices, Operator, push, start_value
 from .layout import Heads, Layout
 from .rounding import gamma, lengths
-from .sizes import shed, starting_lost, tight
+from .sizes import shed, shed_alike, starting_lost, tight
 
 SHARE = 0.1
 """From which share of the largest entry on, at some position, what a component makes of an entry is one itself."""
@@ -122,7 +122,7 @@ def _worst(front: _Front) -> tuple[Array, Array, Array]:
 def _off(layout: Layout, b: int, component: int, front: _Front, chosen: Indices | slice = _ALL) -> Array:
     """How far what a component makes of entries is from exact, (E, n)."""
     operator = layout.walk.graph.blocks[b].components[component].operator
-    return shed(operator, front.streams[chosen]) + layout.carry(b, component, front.lost[chosen])
+    return shed_alike(operator, front.streams[chosen]) + layout.carry(b, component, front.lost[chosen])
 
 
 def _over(skip: Operator, front: _Front) -> _Front:

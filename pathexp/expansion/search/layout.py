@@ -174,13 +174,18 @@ class Layout:
     def heads(self) -> tuple[tuple[Heads, ...], ...]:
         """The heads of every block, by width."""
         graph = self.walk.graph
-        return tuple(
-            tuple(
-                Heads.of(stack, [block.components[at].operator for at in stack.members])
-                for stack in kernel.stacks
+        found: list[tuple[Heads, ...]] = [()] * len(graph.blocks)
+
+        def work(b: int) -> None:
+            components = graph.blocks[b].components
+            found[b] = tuple(
+                Heads.of(stack, [components[at].operator for at in stack.members])
+                for stack in graph.kernels[b].stacks
             )
-            for kernel, block in zip(graph.kernels, graph.blocks, strict=True)
-        )
+
+        _ = graph.kernels
+        for_each(work, len(found))
+        return tuple(found)
 
     @cached_property
     def singles(self) -> tuple[tuple[Single, ...], ...]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...graph import Array
+from ...graph import Array, Indices
+from .present import at_each_position, present
 from .rounding import SINGLE, finite, gamma, lengths
 
 States = frozenset[int]
@@ -47,9 +48,14 @@ class Reach:
         sizes = lengths(fields)
         if self.factors is None or self.scales is None or self.lost is None:
             return np.asarray(sizes @ self.lengths)
-        ones = (fields / sizes[..., None]).astype(np.float32)
-        met = ones.transpose(1, 0, 2) @ self.factors
-        most = np.sqrt(np.einsum("nmr,nmr->mn", met, met)) * self.scales + self.lost
+        most, factors, scales, lost = np.zeros(sizes.shape), self.factors, self.scales, self.lost
+
+        def work(at: int, rows: Indices) -> None:
+            ones = (fields[rows, at] / sizes[rows, at, None]).astype(np.float32)
+            met = ones @ factors[at]
+            most[rows, at] = np.sqrt(np.einsum("mr,mr->m", met, met)) * scales[at] + lost[at]
+
+        at_each_position(work, present(fields), factors[0].size)
         return np.asarray(np.einsum("mn,mn->m", sizes, most))
 
 

@@ -176,12 +176,12 @@ def _at_values(heads: Heads, triangles: Array) -> Array:
 
 
 def _image(single: Single, triangles: Array) -> Array:
-    if not single.dense:
+    if not single.folded:
         return carried(single.operator, triangles)
-    found = np.empty_like(triangles)
+    found, matrix = np.empty_like(triangles), single.matrix
 
     def work(at: int) -> None:
-        found[at] = times_triangle(single.matrices[at].T, triangles[at])
+        found[at] = times_triangle(matrix(at).T, triangles[at])
 
     for_each(work, len(triangles))
     return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, Gate, Operator, Part, Step, cost, is_local, pull, push, word_map
+from ...graph import Array, Gate, Indices, Operator, Part, Step, cost, is_local, pull, push, word_map
 from ...workers import for_each
-from .rounding import lengths
+from .present import at_each_position, by_rows, present
+from .rounding import finite, gamma, lengths
 from .sizes import lost, magnitude, tight
 
 MATRICES = 2**28
@@ -18,36 +20,54 @@ MATRICES = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Single:
-    """A component by its index in the block; `dense` if a matrix for each position is cheaper than its factors."""
+    """A component by its index in the block; `folded` if a matrix for each position is cheaper than its factors.
+
+    It is `dense` if these matrices fit in memory as well.
+    """
 
     index: int
     operator: Operator
     size: tuple[int, int]
+    folded: bool
     dense: bool
 
     @classmethod
     def of(cls, index: int, operator: Operator, size: tuple[int, int], room: int) -> Single:
         """A component on streams of a size (n, d), of which so many may be kept as matrices of `room` numbers."""
         n, d = size
-        dense = n * d * d <= room and _is_simple(operator) and cost(operator) > d * d
-        return cls(index, operator, size, dense)
+        folded = _is_simple(operator) and cost(operator) > d * d
+        return cls(index, operator, size, folded, folded and n * d * d <= room)
 
     @cached_property
     def matrices(self) -> Array:
         """What a dense component does at each position, transposed: (n, d, d), rows by what it reads."""
         n, d = self.size
-        found = np.empty((n, d, d))
-        last = self.operator[-1]
-        shared = _along_features(last, np.eye(d))
+        found, made = np.empty((n, d, d)), self._maker()
 
         def work(at: int) -> None:
-            matrix = _scale(last, at) * shared
-            for part in reversed(self.operator[:-1]):
-                matrix = _scale(part, at) * _along_features(part, matrix)
-            found[at] = matrix
+            found[at] = made(at)
 
         for_each(work, n)
         return found
+
+    @property
+    def matrix(self) -> Callable[[int], Array]:
+        """What gives the matrix of a position: kept, or made each time anew."""
+        return self.matrices.__getitem__ if self.dense else self._maker()
+
+    def _maker(self) -> Callable[[int], Array]:
+        *others, last = self.operator
+        shared = _along_features(last, np.eye(self.size[1]))
+
+        def made(at: int) -> Array:
+            matrix, scale = shared, _scale(last, at)
+            for part in reversed(others):
+                scale = scale * _scale(part, at)
+                if isinstance(part, Step) and part.feature:
+                    matrix, scale = _along_features(part, matrix * scale), 1.0
+            return matrix * scale
+
+        return made
 
     def carry(self, off: Array) -> Array:
         """How long what the component makes of any vectors (..., n) long can be, at most."""
@@ -64,20 +84,58 @@ class Single:
 
     @cached_property
     def _norms(self) -> Array:
-        """The Frobenius norms of the matrices, (n,)."""
-        return lengths(self.matrices.reshape(len(self.matrices), -1))
+        """Schatten's 4-norms of the matrices, which bound what they do to any vector, (n,)."""
+        n, d = self.size
+        found = np.empty(n)
+
+        def work(at: int) -> None:
+            matrix = self.matrices[at]
+            whole = lengths(matrix.reshape(-1))
+            fourth = lengths((matrix @ matrix.T).reshape(-1)) + gamma(d) * np.square(whole)
+            found[at] = np.fmin(whole, np.sqrt(fourth) * (1 + 1e-12))
+
+        _ = self.matrices
+        for_each(work, n)
+        return finite(found)
 
     def push(self, x: Array) -> Array:
         """What the component makes of streams (E, n, d)."""
         if not self.dense:
             return push(self.operator, x)
-        return (x.transpose(1, 0, 2) @ self.matrices).transpose(1, 0, 2)
+        found = np.empty_like(x)
+
+        def work(at: int) -> None:
+            found[:, at] = x[:, at] @ self.matrices[at]
+
+        _ = self.matrices
+        for_each(work, self.size[0])
+        return found
 
     def pull(self, r: Array) -> Array:
         """Covectors (m, n, d) on what it writes as covectors on what it reads."""
+        _, d = self.size
         if not self.dense:
-            return pull(self.operator, r)
-        return (r.transpose(1, 0, 2) @ self.matrices.transpose(0, 2, 1)).transpose(1, 0, 2)
+            return by_rows(self._pulled, r, d) if _is_simple(self.operator) else pull(self.operator, r)
+        found = np.zeros_like(r)
+
+        def work(at: int, rows: Indices) -> None:
+            found[rows, at] = r[rows, at] @ self.matrices[at].T
+
+        _ = self.matrices
+        at_each_position(work, present(r), d * d)
+        return found
+
+    def _pulled(self, rows: Array, positions: Indices) -> Array:
+        """Rows (R, d) at some positions (R,), pulled back through parts that keep to every position."""
+        for part in self.operator:
+            if isinstance(part, Gate):
+                rows = rows * part.numbers()[positions]
+                continue
+            assert isinstance(part, Step), "simple components are gates and steps"
+            if (position := word_map(part.position)) is not None:
+                rows = rows * np.diagonal(position.dense())[positions, None]
+            rows = part.pull_features(rows)
+        return rows
 
 
 def _along_features(part: Part, rows: Array) -> Array:

@@ -25,6 +25,7 @@ from .found import Best
 from .goal import Goal
 from .layout import Heads
 from .losses import ABSOLUTE, Losses
+from .present import by_rows
 from .reach import Bounds, States
 from .rounding import lengths, sizes_met
 from .single import Single
@@ -32,6 +33,9 @@ from .tables import Tables
 
 CHUNK = 2**21
 """How many numbers of continuations are formed at once."""
+
+OPEN = 8
+"""How many times its width a beam may have open, those of earlier blocks included."""
 
 Seat = tuple[int, int, int]
 """Where a head stands: block, stack, row."""
@@ -63,7 +67,7 @@ class Piece:
 
 @dataclass(eq=False)
 class Sweep:
-    """The state of one sweep; `width` limits how many suffixes a block may keep (a beam), None is exact.
+    """The state of one sweep; `width` limits how many suffixes a block may add (a beam), None is exact.
 
     What is stopped in the middle of a block leaves all that is open set aside, at bounds that hold behind the block.
     """
@@ -111,7 +115,11 @@ class Sweep:
             self.open += fresh
             return False
         self._carry(b)
-        self.open = self._merged([*map(partial(self._lowered, b), self.open), *self._beam(fresh)])
+        width = self.width
+        kept = fresh if width is None else self._beam(fresh, width)
+        self.open = self._merged([*map(partial(self._lowered, b), self.open), *kept])
+        if width is not None:
+            self.open = self._beam(self.open, OPEN * width)
         return not self._spent
 
     @property
@@ -252,13 +260,9 @@ class Sweep:
 
     def _at_results(self, b: int, s: int, heads: Heads, group: Group, part: slice) -> Array:
         """A group's covectors at the results of all heads of a stack, (m, n, C · r)."""
-        fields = group.fields[part]
-        m, n, width = fields.shape
-        rows = fields.reshape(m * n, width)
-        if group.seat is None:
-            return (rows @ heads.flat).reshape(m, n, -1)
-        link = self.tables.link(*self._from(group.seat), b, s)
-        return (rows @ link).reshape(m, n, -1)
+        seat = group.seat
+        matrix = heads.flat if seat is None else self.tables.link(*self._from(seat), b, s)
+        return by_rows(lambda rows, _: rows @ matrix, group.fields[part], matrix.shape[1])
 
     def _merged(self, groups: list[Group]) -> list[Group]:
         """What may still matter: big groups as they are, small ones of equal states as one group on the stream."""
@@ -337,12 +341,12 @@ class Sweep:
                 return b, s, int(rows[0])
         return None
 
-    def _beam(self, groups: list[Group]) -> list[Group]:
-        """Keep the `width` suffixes of largest bound."""
+    def _beam(self, groups: list[Group], width: int) -> list[Group]:
+        """Keep the suffixes of largest bound, `width` of them."""
         bounds = np.concatenate([group.bounds for group in groups]) if groups else np.zeros(0)
-        if self.width is None or len(bounds) <= self.width:
+        if len(bounds) <= width:
             return groups
-        line = np.sort(bounds)[-self.width]
+        line = np.sort(bounds)[-width]
         self.best.set_aside(bounds[bounds < line])
         return [_only(group, kept) for group in groups if (kept := group.bounds >= line).any()]
 

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...graph import Array
+from .enclosing import Shell, enclosing
 from .rounding import gamma
+
+WIDE = 256
+"""From how many columns on a part is enclosed by a shell (`enclosing`) instead of by all of its axes."""
 
 PANEL = 64
 """How many rows of a triangle are worked on at once."""
@@ -37,30 +41,52 @@ def union(triangle: Array, parts: Sequence[Array]) -> Union:
     rounded, off = solved(triangle, np.concatenate(parts, axis=-1))
     grown, growth = [], 1.0
     for part in parts:
-        chosen, rounded, worse = _taken(rounded, part.shape[-1])
-        grown.append(part @ chosen)
-        growth *= worse
-    columns = np.concatenate(grown, axis=-1)
-    lost = gamma(len(triangle)) * sum(part.shape[-1] ** 0.5 * _size(part) for part in parts)
-    return Union(columns, growth, off + lost)
+        width = part.shape[-1]
+        added, rounded = _taken(triangle, part, np.ascontiguousarray(rounded[:, :width]), rounded[:, width:])
+        grown.append(added.columns)
+        growth, off = growth * added.growth, off + added.off
+    return Union(np.concatenate(grown, axis=-1), growth, off)
 
 
-def _taken(rounded: Array, width: int) -> tuple[Array, Array, float]:
-    """What of the first part must be added, as combinations of its columns; the others as they are then; the growth."""
-    first, rest = np.ascontiguousarray(rounded[:, :width]), rounded[:, width:]
+def _taken(triangle: Array, part: Array, first: Array, rest: Array) -> tuple[Union, Array]:
+    """What a part B adds, `first` X with B = L X; and what comes after it, in coordinates in which the union is a ball."""
     if np.vdot(first, first) <= 1:
-        return np.zeros((width, 0)), rest, 1 + PAD
+        return Union(np.zeros((len(part), 0)), 1 + PAD, 0.0), rest
+    if part.shape[-1] >= WIDE and (shell := enclosing(first)) is not None:
+        return _by_shell(triangle, shell, rest)
+    return _by_axes(part, first, rest)
+
+
+def _by_shell(triangle: Array, shell: Shell, rest: Array) -> tuple[Union, Array]:
+    """The columns of a shell, whatever part it was made for."""
+    apart = shell.axes.T @ shell.axes
+    apart[np.diag_indices(len(apart))] -= 1.0
+    turned, lost = _turned(shell.axes, shell.sizes, rest)
+    growth = shell.growth * _over(1.0, _bent(apart, shell.sizes, len(triangle))) * lost
+    off = gamma(len(triangle)) * _size(triangle) * _size(shell.columns)
+    return Union(triangle @ shell.columns, growth, off), turned
+
+
+def _by_axes(part: Array, first: Array, rest: Array) -> tuple[Union, Array]:
+    """Combinations of a part's own columns, along its axes that exceed the ball."""
     sizes, vectors = np.linalg.eigh(first.T @ first)
     over = sizes > 1
     axes = first @ (vectors / np.sqrt(np.maximum(sizes, 1)))
     growth = _growth(first, sizes, vectors, axes)
     sizes, vectors, axes = sizes[over], vectors[:, over], axes[:, over]
     chosen = vectors * np.sqrt(1 - 1 / sizes)
+    turned, lost = _turned(axes, sizes, rest)
+    off = gamma(len(part)) * part.shape[-1] ** 0.5 * _size(part)
+    return Union(part @ chosen, growth * lost, off), turned
+
+
+def _turned(axes: Array, sizes: Array, rest: Array) -> tuple[Array, float]:
+    """Later parts where the ball grown along axes (d, m) to `sizes` is a ball again, and by how much to grow for rounding."""
     if not rest.shape[-1] or not len(sizes):
-        return chosen, rest, growth
+        return rest, 1.0
     along = (1 - 1 / np.sqrt(sizes))[:, None] * (axes.T @ rest)
     lost = 2 * gamma(len(axes) + len(sizes)) * (1 + float(np.vdot(axes, axes))) * float(np.linalg.norm(rest))
-    return chosen, rest - axes @ along, growth * _made_up(lost)
+    return rest - axes @ along, _made_up(lost)
 
 
 def _growth(first: Array, sizes: Array, vectors: Array, axes: Array) -> float:
@@ -70,14 +96,18 @@ def _growth(first: Array, sizes: Array, vectors: Array, axes: Array) -> float:
     apart[np.diag_indices(width)] -= np.minimum(np.maximum(sizes, 0.0), 1.0)
     turned = vectors.T @ vectors
     turned[np.diag_indices(width)] -= 1.0
-    rounding = gamma(d) * width
-    held = _size(apart) + rounding
+    held = _size(apart) + gamma(d) * width
     unturned = _size(turned) + gamma(width) * width
-    steep = np.where(sizes > 1, np.sqrt(np.maximum(sizes - 1, 0.0)), 0.0)
-    tilt = _size(apart * steep) + gamma(d) * np.sqrt(width) * float(np.linalg.norm(steep))
-    bent = (held + 2 * tilt + tilt * tilt) * (1 + held)
     lost = 2 * gamma(width) * np.sqrt(width) * float(np.linalg.norm(first)) * (1 + unturned)
-    return _over(_over(1 + held, unturned), bent) * _made_up(lost)
+    return _over(_over(1 + held, unturned), _bent(apart, sizes, d)) * _made_up(lost)
+
+
+def _bent(apart: Array, sizes: Array, d: int) -> float:
+    """How far T N T is from the ball at most, in norm, if the products of axes are `apart` from what they should be."""
+    held = _size(apart) + gamma(d) * len(apart)
+    steep = np.where(sizes > 1, np.sqrt(np.maximum(sizes - 1, 0.0)), 0.0)
+    tilt = _size(apart * steep) + gamma(d) * np.sqrt(len(apart)) * float(np.linalg.norm(steep))
+    return float((held + 2 * tilt + tilt * tilt) * (1 + held))
 
 
 def _size(matrix: Array) -> float:
