@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...graph import Array, Indices, Operator, Step, Walk
 from ...graph.stack import Stack
+from ...workers import for_each
 from .rounding import gamma, lengths, powers
 from .single import MATRICES, Single
 from .sizes import additions, frobenius, is_zero, spread, tight, underflow
