@@ -1,10 +1,11 @@
 """Claim: of 100,000 searches made to break a proof, no claim is false of the exact values of all paths.
 
-    python benchmarks/adversarial_searches.py [--cases 100000] [--first 0] [--workers 2] [--tiny]
+    python benchmarks/adversarial_searches.py [--cases 100000] [--first 0] [--workers 2] [--shells] [--tiny]
 
 Graphs and models as in the tests: sharp attention, denormals, pairs that cancel at 2^±60, ties, zeros, sizes of 1e±150,
 duplicates, post-norms, constants, contrasts of two runs and what they are made of, queries that cut. Each is searched within
-limits and enumerated; all values are checked in integers times powers of two.
+limits and enumerated; all values are checked in integers times powers of two. With `--shells` every part of two columns is enclosed as
+the wide parts of large models are.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from alone import machine, parser
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from pathexp.expansion.search import unions
 from tests.expansion.adversaries import RandomDice, drawn_case, judged_twice
 
 BATCH = 250
 
 
-def batch(first: int, last: int) -> tuple[Counter[str], list[float], list[str]]:
+def batch(first: int, last: int, shells: bool) -> tuple[Counter[str], list[float], list[str]]:
     """Outcomes, margins of proofs over their largest value, and the false claims of some seeds."""
+    if shells:
+        unions.WIDE = 2
     outcomes, margins, false = Counter[str](), list[float](), list[str]()
     for seed in range(first, last):
         try:
@@ -49,6 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--first", type=int, default=0)
     made.add_argument("--workers", type=int, default=2)
     made.add_argument("--progress", action="store_true", help="say on stderr how far it is")
+    made.add_argument("--shells", action="store_true", help="enclose small parts as wide ones are")
     options = made.parse_args(arguments)
     cases = 20 if options.tiny else options.cases
     print(f"adversarial searches; {machine()}")
@@ -57,7 +62,9 @@ def main(arguments: list[str] | None = None) -> None:
     outcomes, margins, false = Counter[str](), list[float](), list[str]()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the workers: their matrices are small
     with ProcessPoolExecutor(1 if options.tiny else options.workers, get_context("spawn")) as pool:
-        for some, found, wrong in pool.map(batch, firsts, [min(at + BATCH, last) for at in firsts]):
+        for some, found, wrong in pool.map(
+            batch, firsts, [min(at + BATCH, last) for at in firsts], [options.shells] * len(firsts)
+        ):
             outcomes += some
             margins += found
             false += wrong

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pathexp.expansion.search import Budget
+from pathexp.expansion.search import Budget, unions
 from tests.expansion.adversaries import (
     KINDS,
     RandomDice,
@@ -54,6 +54,15 @@ def test_adversaries_are_proven_as_well_as_not_refuted(first):
     assert len(outcomes) > 160
     assert len(margins) > 80
     assert np.median(margins) < 1e-9
+
+
+@pytest.mark.parametrize("first", [4000])
+def test_adversaries_do_not_break_shells(first, monkeypatch):
+    """What encloses the wide parts of large models, made to enclose every part of two columns."""
+    monkeypatch.setattr(unions, "WIDE", 2)
+    cases = (drawn_case(RandomDice(np.random.default_rng(seed))) for seed in range(first, first + 80))
+    outcomes = [judged_twice(case)[0] for case in cases]
+    assert sum(outcome is not None and outcome.exact for outcome in outcomes) > 20
 
 
 @pytest.mark.parametrize("seed", [276559])
