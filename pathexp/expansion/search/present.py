@@ -26,7 +26,7 @@ def at_each_position(work: Callable[[int, Indices], None], there: Present, numbe
         position = int(positions[place])
         work(position, np.flatnonzero(there[:, position]))
 
-    _each(at, len(positions), there.size * numbers)
+    each(at, len(positions), there.size * numbers)
 
 
 def by_rows(work: Callable[[Array, Indices], Array], fields: Array, width: int) -> Array:
@@ -42,11 +42,12 @@ def by_rows(work: Callable[[Array, Indices], Array], fields: Array, width: int) 
         part = slice(place * ROWS, (place + 1) * ROWS)
         found[rows[part], positions[part]] = work(fields[rows[part], positions[part]], positions[part])
 
-    _each(some, -(-len(rows) // ROWS), len(rows) * fields.shape[2] * width)
+    each(some, -(-len(rows) // ROWS), len(rows) * fields.shape[2] * width)
     return found
 
 
-def _each(work: Callable[[int], None], count: int, cost: int) -> None:
+def each(work: Callable[[int], None], count: int, cost: int) -> None:
+    """Call `work` with every number below `count`, on all cores if so many multiplications are worth it."""
     if cost > WORTH:
         for_each(work, count)
         return

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graph import Array, Indices
-from .present import at_each_position, present
+from .present import at_each_position, each, present
 from .rounding import SINGLE, finite, gamma, lengths
 
 States = frozenset[int]
@@ -36,10 +36,16 @@ class Reach:
     @classmethod
     def of(cls, factors: Array, longest: Array | None = None, off: Array | float = 0.0) -> Reach:
         """The reach of ellipsoids B Bᵀ, B of shape (n, d, r), each off by at most `off` (n,) in norm."""
-        d, r = factors.shape[1:]
-        scales = np.maximum(np.abs(factors).max(axis=(1, 2)), _TINY)
-        single = (factors / scales[:, None, None]).astype(np.float32)
-        norms = np.sqrt(np.einsum("ndr,ndr->n", single, single, dtype=np.float64)) * (1 + gamma(8, SINGLE))
+        n, d, r = factors.shape
+        single, scales, norms = np.empty(factors.shape, dtype=np.float32), np.empty(n), np.empty(n)
+
+        def work(at: int) -> None:
+            scales[at] = np.maximum(np.abs(factors[at]).max(initial=0.0), _TINY)
+            single[at] = factors[at] / scales[at]
+            norms[at] = np.sqrt(np.einsum("dr,dr->", single[at], single[at], dtype=np.float64))
+
+        each(work, n, 16 * factors.size)
+        norms *= 1 + gamma(8, SINGLE)
         lost = (gamma(d + 6, SINGLE) + gamma(r + 6, SINGLE)) * norms + 8 * d * r * _LEAST
         return cls(norms * scales + off if longest is None else longest, single, scales, lost * scales + off)
 

@@ -17,6 +17,7 @@ from ...workers import for_each
 from .ellipsoids import carried, factor, factors, padded, summed, times_triangle, united, with_points
 from .entries import Entries
 from .layout import Heads, Layout
+from .present import each
 from .rounding import gamma, lengths
 from .single import Single
 from .sizes import frobenius, shed
@@ -197,4 +198,11 @@ def _head_outputs(heads: Heads, known: Array | None, points: Array, misread: Arr
         metric = heads.write.transpose(0, 2, 1) @ heads.write
         shape = summed(known, heads.patterns, metric)
     moved = np.einsum("cij,cejr->ecir", heads.patterns, points, optimize=True)
-    return factor(padded(with_points(shape, moved), misread if len(moved) else 0.0, r))
+    off = misread if len(moved) else np.zeros((count, n))
+    found = np.empty_like(shape)
+
+    def work(row: int) -> None:
+        found[row] = factor(padded(with_points(shape[row], moved[:, row]), off[row], r))
+
+    each(work, count, shape.size * r)
+    return found
