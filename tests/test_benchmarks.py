@@ -18,9 +18,9 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if pat
 
 SHOWN = {
     "adversarial_searches": "0 false claims",
-    "commands": "imports",
     "composition": "peak",
     "contrast_against_patching": "gradient at b",
+    "every_command": "imports",
     "flow": "largest imbalance",
     "growth": "all flows",
     "large_models": "composition",

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import LoadError, PathexpError
 from ..config import Config
 from ..model import Model
-from ..weights import Weights
+from ..weights import Weights, expected
 from .adapter import read_adapters
 from .checkpoint import Held, as_array, listed
 from .given_tokenizer import given_tokenizer
@@ -98,10 +98,15 @@ def _by_our_names(state: Mapping[str, Any], config: Any, values: Mapping[str, An
         raise unnamed(unknown, where)
     try:
         sizes = config if isinstance(config, Config) else Config.from_dict(values)
-        return Model(sizes, Weights(**{name: as_array(tensor) for name, tensor in state.items()}))
-    except TypeError as error:
+        places = expected(sizes)
+    except PathexpError as error:
+        raise LoadError(f"Cannot load {where}: {error}") from error
+    missing = [name for name, place in places.items() if place.required and name not in state]
+    if missing:
         raise LoadError(
-            f"Cannot load {where}: {str(error).replace('Weights.__init__()', 'px.Weights')}."
-        ) from error
+            f"Cannot load {where}: {len(missing)} arrays of its configuration are missing: {', '.join(missing)}."
+        )
+    try:
+        return Model(sizes, Weights(**{name: as_array(tensor) for name, tensor in state.items()}))
     except PathexpError as error:
         raise LoadError(f"Cannot load {where}: {error}") from error

@@ -53,7 +53,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "another configuration": (state(MODEL), {"config": 3}, "must be a mapping or a config object, found 3"),
     "no configuration of ours": ({"W_E": np.ones((2, 2))}, {"config": 3}, "found config=3"),
     "names of nobody": ({"wte": np.ones((2, 2))}, {"config": MODEL.config}, "nothing says what 'wte' are. Say it with names="),
-    "one array too few": ({"W_E": np.ones((2, 2))}, {"config": MODEL.config}, "px.Weights missing 5 required"),
+    "one array too few": ({"W_E": np.ones((2, 2))}, {"config": MODEL.config}, "6 arrays of its configuration are missing: W_pos, W_Q, W_K, W_V, W_O"),
     "an option that decides nothing": (state(MODEL), {"config": told(MODEL.config), "tie": True}, "nothing open that tie"),
     "an encoder of TransformerLens": (
         {"embed.embed.W_E": np.ones((2, 2)), "embed.W_E": np.ones(2)}, {"config": told(MODEL.config)}, "HookedEncoder",

@@ -1,6 +1,6 @@
 """Claim: every command about SmolLM2-135M, as it is by default, shows its first line within a second after its start and ends within ten.
 
-    python benchmarks/commands.py [--model FILE] [--only NAME …] [--threads N] [--seconds S] [--tiny]
+    python benchmarks/every_command.py [--model FILE] [--only NAME …] [--threads N] [--seconds S] [--tiny]
 
 Every command of the table runs in a process of its own, from the interpreter's start to its end, on a text of 13 tokens; what needs a
 corpus takes this package's own documentation, what needs cases takes eight made here. Processor seconds are those of all threads, and
