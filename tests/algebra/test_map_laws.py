@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pathexp.algebra import (
     Chain,
+    Diagonal,
     Identity,
     Scaled,
     Space,
@@ -28,6 +29,7 @@ from pathexp.algebra import (
     top_entries,
     waist,
 )
+from pathexp.errors import PathexpError
 from tests.algebra.drawn_maps import ZOO, dense, made_maps
 
 LAWS, SQUARE_LAWS = {}, {}
@@ -266,3 +268,12 @@ def test_the_dot_test_finds_a_wrong_transpose_whatever_the_size_of_the_map(size)
     norm = np.linalg.norm
     wanted = abs(y @ forward - backward @ x) / (norm(y) * norm(forward) + norm(backward) * norm(x))
     assert gaps == pytest.approx([wanted, wanted]) and wanted > 1e-3
+
+
+def test_a_chain_of_one_map_that_is_no_array_has_its_numbers_and_its_limit():
+    """What a chain multiplies to need not be an array: one factor alone stays what it is."""
+    space = Space("somewhere", 3)
+    alone = Chain((Diagonal(np.array([2.0, -1.0, 0.5]), space, "D"),))
+    np.testing.assert_array_equal(alone.dense(), np.diag([2.0, -1.0, 0.5]))
+    with pytest.raises(PathexpError, match="9"):
+        alone.dense(max_entries=8)
