@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
@@ -198,6 +198,19 @@ def check_names(what: str, given: Iterable[str], known: Iterable[str], required:
     missing = [name for name in required if name not in there]
     if missing:
         raise ConfigError(f"{what} needs {', '.join(required)}; missing: {', '.join(missing)}.")
+
+
+def check_fields(what: str, given: Iterable[str], made: type) -> None:
+    """Raise ConfigError unless all names are fields of a dataclass and none without a default is missing.
+
+    >>> check_fields("kind", ["hold"], Kind)
+    Traceback (most recent call last):
+    ...
+    pathexp.errors.ConfigError: kind has no 'hold'. Did you mean 'holds'? Known: says, holds, advice.
+    """
+    known = fields(made)
+    required = [field.name for field in known if field.default is MISSING]
+    check_names(what, given, (field.name for field in known), required)
 
 
 def _nearest(name: str, words: tuple[str, ...]) -> str:

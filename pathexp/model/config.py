@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..arguments import SWITCH, check, check_names, finite, one_of, whole
+from ..arguments import SWITCH, check, check_fields, finite, one_of, whole
 from ..errors import ConfigError
 from .activations import GATES
 from .latent import Latent
@@ -280,8 +280,7 @@ class Config:
 
         Raises ConfigError for a name that is not known or a size that is missing.
         """
-        required = [field.name for field in fields(cls) if field.default is MISSING]
-        check_names("Config", values, (field.name for field in fields(cls)), required)
+        check_fields("Config", values, cls)
         of_layers = values.get("rotaries")
         if isinstance(of_layers, list | tuple):
             of_layers = tuple(read_rotary(rotary) for rotary in of_layers)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..arguments import check, check_names, finite, whole
+from ..arguments import check, check_fields, finite, whole
 from ..errors import ConfigError
 
 
@@ -53,6 +53,5 @@ class Latent:
         >>> Latent.from_dict(latent.to_dict()) == latent
         True
         """
-        required = [field.name for field in fields(cls) if field.default is MISSING]
-        check_names("latent", values, (field.name for field in fields(cls)), required)
+        check_fields("latent", values, cls)
         return cls(**values)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arguments import SWITCH, check, check_names, finite, one_of, whole
+from ..arguments import SWITCH, check, check_fields, finite, one_of, whole
 from ..errors import ConfigError
 
 Array = npt.NDArray[np.float64]
@@ -319,7 +319,7 @@ class Rotary:
         >>> Rotary.from_dict(rotary.to_dict()) == rotary
         True
         """
-        check_names("rotary", values, (field.name for field in fields(cls)), ())
+        check_fields("rotary", values, cls)
         scaling = values.get("scaling")
         return cls(**dict(values) | {"scaling": None if scaling is None else _scaling(scaling)})
 
@@ -351,8 +351,7 @@ def _scaling(values: object) -> Scaling:
     check("rotary scaling kind", kind, one_of(*_SCALINGS), ConfigError)
     made = _SCALINGS[str(kind)]
     rest = {name: value for name, value in values.items() if name != "kind"}
-    required = [field.name for field in fields(made) if field.default is MISSING]
-    check_names(f"rotary scaling {kind!r}", rest, (field.name for field in fields(made)), required)
+    check_fields(f"rotary scaling {kind!r}", rest, made)
     return made(**rest)
 
 

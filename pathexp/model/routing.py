@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..arguments import SWITCH, check, check_names, finite, one_of, whole
+from ..arguments import SWITCH, check, check_fields, finite, one_of, whole
 from ..errors import ConfigError
 
 _LEAST = {"count": 1, "chosen": 1, "width": 1, "shared": 0, "groups": 1, "chosen_groups": 1}
@@ -96,8 +96,7 @@ class Experts:
         >>> Experts.from_dict(experts.to_dict()) == experts
         True
         """
-        required = [field.name for field in fields(cls) if field.default is MISSING]
-        check_names("experts", values, (field.name for field in fields(cls)), required)
+        check_fields("experts", values, cls)
         return cls(**values)
 
 
