@@ -22,6 +22,7 @@ from ..named import dense, diagonal, feature, table
 from ..nodes import Component
 from ..operators import Array, Factor, Gate, Operator, Parallel, Step, chain
 from ..stack import Indices
+from .mlps import reading
 from .routing import Routing, sigmoid_slope
 from .runs import Runs, midpoint
 from .secants import activation_slope, ceiling_slope, clip_slope, gate_part
@@ -40,9 +41,7 @@ class Experts:
 
     def components(self, ports: bool) -> Iterator[Component]:
         """Every expert: what it makes, and where there is a router, its weight."""
-        for label, operator in self.after_read(ports).items():
-            port = label.partition(".")[2]
-            yield Component(label, "expert", chain(operator, self.reads), self.layer, None, port)
+        return reading(self.reads, self.after_read(ports), "expert", self.layer)
 
     def after_read(self, ports: bool) -> dict[str, Operator]:
         """Every component by its label, from what it reads behind the norm to what it writes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...labels import mlp_label
@@ -11,6 +11,12 @@ from ..nodes import Component
 from ..operators import Array, Factor, Gate, Operator, Parallel, chain
 from .runs import Runs
 from .secants import activation_slope, gate_part
+
+
+def reading(reads: Operator, written: Mapping[str, Operator], kind: str, layer: int) -> Iterator[Component]:
+    """Yield one layer's components, from what stands before their maps to what each writes, by label."""
+    for label, operator in written.items():
+        yield Component(label, kind, chain(operator, reads), layer, None, label.partition(".")[2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +30,7 @@ class Mlp:
 
     def components(self, ports: bool) -> Iterator[Component]:
         """The MLP as one component, or as what runs through its values and what runs through its gate."""
-        for label, operator in self.after_read(ports).items():
-            port = label.partition(".")[2]
-            yield Component(label, "mlp", chain(operator, self.reads), self.layer, None, port)
+        return reading(self.reads, self.after_read(ports), "mlp", self.layer)
 
     def after_read(self, ports: bool) -> dict[str, Operator]:
         """Every component by its label, from what it reads behind the norm to what it writes."""
