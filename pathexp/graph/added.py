@@ -96,9 +96,7 @@ def _source(here: Source, there: Source, found: Container[str]) -> Source:
     for label, operator in here.into.items():
         if label in found:
             into[f"{label}.{BASE}"] = there.into[label]
-            if any(
-                _maps(operator, there.into[label])
-            ):  # else it passes none of the maps, and is the base's alone
+            if any(_maps(operator, there.into[label])):  # what passes no map is the base's alone
                 into[f"{label}.{ADDED}"] = added(operator, there.into[label])
         else:
             into[label] = operator

@@ -163,11 +163,15 @@ def _apart(words: Sequence[tuple[Factor, ...]]) -> tuple[list[Array], Array | No
 def _side_by_side(arrays: Sequence[Array]) -> Array:
     """Arrays (n, n) stacked; the array that they are cut from, if they are all of it in order."""
     whole = arrays[0].base
-    if isinstance(whole, np.ndarray) and whole.shape == (len(arrays), *arrays[0].shape):
-        places = [each.__array_interface__["data"] for each in whole]
-        if whole.dtype == np.float64 and places == [each.__array_interface__["data"] for each in arrays]:
-            return whole
-    return np.stack(arrays)
+    if not isinstance(whole, np.ndarray) or whole.dtype != np.float64 or whole.shape[:1] != (len(arrays),):
+        return np.stack(arrays)
+    places = [*map(_place, whole)]
+    return whole if whole.ndim == 3 and places == [*map(_place, arrays)] else np.stack(arrays)
+
+
+def _place(array: Array) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Where an array begins, how large it is and how it steps: a transposed one begins at the same place."""
+    return array.ctypes.data, array.shape, array.strides
 
 
 def _dense(word: tuple[Factor, ...]) -> Array:

@@ -10,6 +10,7 @@ import pytest
 import pathexp as px
 from pathexp.graph import lengths, mixing
 from pathexp.graph.along_positions import looks_ahead
+from pathexp.graph.stack import _side_by_side
 from tests.zoo import FAMILIES, ZOO
 
 RNG = np.random.default_rng(0)
@@ -81,3 +82,21 @@ def test_sizes_that_leave_the_range_are_taken_from_what_is_written():
     wanted = lengths(kernel.each(x, np.arange(2)))
     assert np.isfinite(wanted).all() and wanted.max() > 1e160
     np.testing.assert_allclose(kernel.sizes(x, np.arange(2)), wanted, rtol=1e-12)
+
+
+def test_patterns_side_by_side_are_taken_as_they_lie_only_if_they_are_all_of_an_array_in_order():
+    """Each is where its array says; parts that are turned, exchanged or left out are copied."""
+    whole = np.random.default_rng(0).standard_normal((3, 5, 5))
+    parts = list(whole)
+    assert _side_by_side(parts) is whole
+    spread = [np.broadcast_to(np.float64(2.0), (5, 5))]
+    for others in (
+        spread,
+        [part.T for part in parts],
+        parts[::-1],
+        parts[:2],
+        [part.copy() for part in parts],
+    ):
+        found = _side_by_side(others)
+        assert found is not whole
+        np.testing.assert_array_equal(found, np.array(others))
