@@ -1,6 +1,6 @@
 """Claim: what a model asks for is one layer at a time: memory does not grow with the file, and time with what is read.
 
-    python benchmarks/large_models.py [--shapes smollm2 llama-1.2b llama-8b] [--tokens 12] [--work run verify flow tree composition]
+    python benchmarks/large_models.py [--shapes smollm2 llama-1.2b llama-8b] [--tokens 12] [--work run verify flow tree composition contrast sources]
                                       [--memory 2GiB] [--folder FOLDER] [--tiny]
 
 Files of bfloat16 of these shapes are made of seeded random numbers in a temporary folder (0.3, 2.5 and 16 GB) and deleted afterwards;
@@ -113,8 +113,17 @@ WORK: dict[str, Callable[[px.Trace, px.Target], object]] = {
     "flow": lambda trace, target: px.flow(trace, target).check(),
     "tree": lambda trace, target: str(px.tree(trace, target, nodes=200)),
     "composition": lambda trace, target: px.composition(trace.model).q.shape,
+    "contrast": lambda trace, target: px.expand(px.contrast(trace, changed(trace))).verify().ok,
+    "sources": lambda trace, target: px.expand(px.freeze(trace, mlp="source")).top(10, target).exact,
 }
 """What is asked, of a run and the logit of what it predicts."""
+
+
+def changed(trace: px.Trace) -> px.Trace:
+    """The run of the same tokens but for one in the middle."""
+    tokens = np.array(trace.tokens)
+    tokens[len(tokens) // 2] = (tokens[len(tokens) // 2] + 1) % trace.config.d_vocab
+    return trace.model.run(tokens)
 
 
 def part(folder: Path, work: str, tokens: int) -> dict[str, float]:

@@ -19,6 +19,7 @@ from weakref import ref
 
 import numpy as np
 
+from .buffers import Buffers
 from .errors import PathexpError
 
 Value = TypeVar("Value")
@@ -195,13 +196,15 @@ def memory_budget(size: int | float | str | None = None) -> MemoryBudget:
     """Set the budget for arrays that can be made again, if a size is given, and return how it stands.
 
     `size`: bytes, or a text such as "3GB". A smaller budget makes the same numbers, more slowly. Not counted are
-    what is being computed with, runs, and answers. Raises PathexpError for what is no size.
+    what is being computed with, runs, answers, and memory that the next arrays take over, at most a quarter as much. Raises
+    PathexpError for what is no size.
 
     >>> memory_budget("2GiB").limit
     2147483648
     """
     if size is not None:
         BUDGET.resize(bytes_of(size))
+        BUFFERS.trim()
     with BUDGET._lock:
         BUDGET._forget()
         return MemoryBudget(BUDGET.limit, BUDGET._total, len(BUDGET._kept))
@@ -209,3 +212,6 @@ def memory_budget(size: int | float | str | None = None) -> MemoryBudget:
 
 BUDGET = Budget(bytes_of(os.environ.get(VARIABLE) or DEFAULT))
 """The one budget. It pins nothing: values go with their owners."""
+
+BUFFERS = Buffers(lambda: BUDGET.limit // 4)
+"""Memory of large arrays that were let go, for the next ones."""

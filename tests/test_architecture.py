@@ -13,6 +13,7 @@ LONGEST = 400
 FLOORS = {
     **dict.fromkeys(
         (
+            "buffers",
             "errors",
             "installation",
             "labels",

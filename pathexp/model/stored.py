@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ..budget import BUDGET
+from ..budget import BUDGET, BUFFERS
 from ..errors import WeightsError
 
 Array = npt.NDArray[np.float64]
@@ -121,23 +121,25 @@ class StoredLayers(Stored):
         return self.whole()[index]
 
     def _raised(self, layer: int) -> Array:
-        made = np.ascontiguousarray(self._read(layer), dtype=np.float64)
+        made = _side_by_side(self._read(layer))
         if self._finite:
             check_finite(self.name, made, (layer,))
         return _read_only(made)
 
 
 class StoredExperts(Stored):
-    """One array an expert of a layer: `read` makes that of one, float64, whenever it is asked for.
+    """One array an expert of a layer: `read` makes that of one, float64, whenever it is asked for; `finite` says to check its numbers.
 
     >>> stored = StoredExperts("W_in_experts", (2, 3, 1, 1), lambda layer, expert: np.full((1, 1), 10.0 * layer + expert))
     >>> stored[1, 2], stored[1].ravel().tolist(), stored.mean()
     (array([[12.]]), [10.0, 11.0, 12.0], np.float64(6.0))
     """
 
-    def __init__(self, name: str, shape: Shape, read: Callable[[int, int], Array]) -> None:
+    def __init__(
+        self, name: str, shape: Shape, read: Callable[[int, int], Array], *, finite: bool = True
+    ) -> None:
         super().__init__(name, shape)
-        self._read = read
+        self._read, self._finite = read, finite
 
     def whole(self) -> Array:
         """Return all experts of all layers; as many bytes as `nbytes` says."""
@@ -161,8 +163,9 @@ class StoredExperts(Stored):
         return _read_only(np.stack([self.expert(layer, each) for each in range(self.shape[1])]))
 
     def _raised(self, layer: int, expert: int) -> Array:
-        made = np.ascontiguousarray(self._read(layer, expert), dtype=np.float64)
-        check_finite(self.name, made, (layer, expert))
+        made = _side_by_side(self._read(layer, expert))
+        if self._finite:
+            check_finite(self.name, made, (layer, expert))
         return _read_only(made)
 
 
@@ -173,14 +176,18 @@ def _is_whole(at: object) -> bool:
 class StoredRows(Stored):
     """A table with a row for each token: `read(begin, end)` makes some rows, float64, whenever they are asked for.
 
+    `finite` says to check their numbers.
+
     >>> table = StoredRows("W_U", (4, 2), lambda begin, end: np.arange(8.0).reshape(4, 2)[begin:end])
     >>> table[1:3].tolist(), table[np.array([3, 0])].tolist(), table.T[:, [1]].tolist(), table.T.shape
     ([[2.0, 3.0], [4.0, 5.0]], [[6.0, 7.0], [0.0, 1.0]], [[2.0], [3.0]], (2, 4))
     """
 
-    def __init__(self, name: str, shape: Shape, read: Callable[[int, int], Array]) -> None:
+    def __init__(
+        self, name: str, shape: Shape, read: Callable[[int, int], Array], *, finite: bool = True
+    ) -> None:
         super().__init__(name, shape)
-        self._read = read
+        self._read, self._finite = read, finite
 
     def whole(self) -> Array:
         """Return all rows."""
@@ -199,8 +206,9 @@ class StoredRows(Stored):
         return self.whole()[begin:end] if 2 * self.nbytes <= BUDGET.limit else self._raised(begin, end)
 
     def _raised(self, begin: int, end: int) -> Array:
-        made = np.ascontiguousarray(self._read(begin, end), dtype=np.float64)
-        check_finite(self.name, made, (), begin)
+        made = _side_by_side(self._read(begin, end))
+        if self._finite:
+            check_finite(self.name, made, (), begin)
         return _read_only(made)
 
     def __getitem__(self, index: Any) -> Any:
@@ -226,7 +234,7 @@ class StoredRows(Stored):
         return np.stack(found)[places] if found else np.zeros((0, self.shape[1]))
 
     def _whole(self) -> Array:
-        made = np.empty(self.shape)
+        made = BUFFERS.array(self.shape)
         for begin in range(0, self.shape[0], BLOCK):
             made[begin : begin + BLOCK] = self._raised(begin, min(begin + BLOCK, self.shape[0]))
         return _read_only(made)
@@ -267,6 +275,15 @@ def check_finite(name: str, array: Array, before: tuple[int, ...] = (), offset: 
     raise WeightsError(
         f"{name} has {int((~finite).sum())} numbers that are not finite, the first {array[first]} at {place}"
     )
+
+
+def _side_by_side(array: Array) -> Array:
+    """An array as float64 whose numbers lie side by side in the order of its axes: itself, or a copy."""
+    if array.dtype == np.float64 and array.flags.c_contiguous:
+        return array
+    made = BUFFERS.array(array.shape)
+    np.copyto(made, array)
+    return made
 
 
 def _read_only(array: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,10 +111,11 @@ class Renamed:
         """Whether the numbers behind stay."""
         return self.behind.stays
 
-    @property
+    @cached_property
     def shapes(self) -> Mapping[str, Shape]:
         """The shape of every tensor, by its new name."""
-        return {name: self.behind.shapes[old] for name, old in self.names.items()}
+        shapes = self.behind.shapes
+        return {name: shapes[old] for name, old in self.names.items()}
 
     def read(self, name: str) -> Numbers:
         """One tensor by its new name."""

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import LoadError
-from ..stored import StoredExperts, StoredLayers, StoredRows
+from ..stored import StoredExperts, StoredLayers, StoredRows, check_finite
 from .checkpoint import Checkpoint, Shape, listed
+from .raised import raised
 
 Array = npt.NDArray[np.float64]
 Turn = Callable[[Array], Array]
@@ -72,6 +73,24 @@ class Piece:
         name = self.named(layer, expert)
         raw = checkpoint.rows(name, expert, expert + 1)[0] if self.together else checkpoint.read(name)
         return raw.astype(np.float64)
+
+    def raised(self, checkpoint: Checkpoint, ours: str, layer: int, expert: int = 0) -> Array:
+        """One of our arrays of a layer, or of one expert in it, of a matrix that stays as it is stored.
+
+        Raises WeightsError for numbers that are not finite.
+        """
+        turn = self.ours[ours]
+        if not self.has(layer):
+            return turn(np.zeros(self.shape))
+        name = self.named(layer, expert)
+        if self.together:
+            found, finite = raised(checkpoint, name, expert, expert + 1, self.shape)
+        else:
+            found, finite = raised(checkpoint, name, 0, self.shape[0], self.shape[1:])
+        made = turn(found[0] if self.together else found)
+        if not finite:
+            check_finite(ours, made, (layer, expert) if self.experts else (layer,))
+        return made
 
 
 def gather(
@@ -156,26 +175,28 @@ def _turned(piece: Piece, turn: Turn) -> Shape:
 
 def _experts(checkpoint: Checkpoint, piece: Piece, name: str, n_layers: int) -> Array:
     """A piece as it is stored: one tensor, or a part of one, an expert."""
-    turn, shape = piece.ours[name], (n_layers, piece.experts, *_turned(piece, piece.ours[name]))
-    stored = StoredExperts(name, shape, lambda *place: turn(piece.read(checkpoint, *place)))
+    shape = (n_layers, piece.experts, *_turned(piece, piece.ours[name]))
+    stored = StoredExperts(name, shape, lambda *place: piece.raised(checkpoint, name, *place), finite=False)
     return cast(Array, stored)
 
 
 def _layers(checkpoint: Checkpoint, piece: Piece, name: str, n_layers: int) -> Array:
     """A piece as it is stored: one tensor a layer."""
-    turn = piece.ours[name]
-    shape = (n_layers, *_turned(piece, turn))
-    stored = StoredLayers(name, shape, lambda layer: turn(piece.read(checkpoint, layer)))
+    shape = (n_layers, *_turned(piece, piece.ours[name]))
+    stored = StoredLayers(name, shape, lambda layer: piece.raised(checkpoint, name, layer), finite=False)
     return cast(Array, stored)
 
 
 def _table(checkpoint: Checkpoint, piece: Piece, name: str) -> Array:
     """A table of tokens as it is stored: one row a token."""
-    table = StoredRows(
-        name,
-        (piece.shape[0], piece.shape[1]),
-        lambda begin, end: checkpoint.rows(piece.theirs, begin, end).astype(np.float64),
-    )
+
+    def rows(begin: int, end: int) -> Array:
+        found, finite = raised(checkpoint, piece.theirs, begin, end, piece.shape[1:])
+        if not finite:
+            check_finite(name, found, (), begin)
+        return found
+
+    table = StoredRows(name, (piece.shape[0], piece.shape[1]), rows, finite=False)
     return cast(Array, table.T if piece.ours[name] is transposed else table)
 
 

@@ -12,6 +12,7 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class SafetensorsFile:
         """The path, for messages."""
         return self.file.where
 
-    @property
+    @cached_property
     def shapes(self) -> Mapping[str, Shape]:
         """The shape of every tensor, by name."""
         return {name: entry.shape for name, entry in self.entries.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class Shards:
         """The path of the index, for messages."""
         return repr(str(self.index))
 
-    @property
+    @cached_property
     def shapes(self) -> Mapping[str, Shape]:
         """The shape of every tensor, by name."""
         return {name: home.entries[name].shape for name, home in self.homes.items()}
