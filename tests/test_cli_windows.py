@@ -30,7 +30,8 @@ def test_windows_of_models_that_take_many_tokens_are_short_and_it_is_said(
     ]
     assert main(words) == 0
     printed = capsys.readouterr().out
-    said = f"windows  of {tokens} tokens; --length {n_ctx} takes all that the model does"
+    size = (tmp_path / "text.txt").stat().st_size
+    said = f"windows  3 of {tokens} tokens, of a file of {size:,} bytes; --windows N takes more, --length {n_ctx} all that the model does"
     assert (said in printed) == (tokens == 64)
     assert main([*words, "--json", "--resume", str(tmp_path / "sums.npz")]) == 0
     json.loads(capsys.readouterr().out)  # the line is no part of it

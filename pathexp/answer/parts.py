@@ -130,7 +130,9 @@ class Table:
         -4
         """
         shown = self._visible()
-        fitted = tuple(_fitted(column, shown) for column in shown.columns)
+        fine = {column.unit for column in shown.columns if column.kind == "number" and column.digits >= 3}
+        largest = {unit: _largest(shown, unit) for unit in fine}
+        fitted = tuple(_fitted(column, largest.get(column.unit, 0.0)) for column in shown.columns)
         return shown if fitted == shown.columns else replace(shown, columns=fitted)
 
     def _visible(self) -> Table:
@@ -161,20 +163,22 @@ class Table:
         return [row[names.index(name)] for row in self.rows]
 
 
-def _fitted(column: Column, table: Table) -> Column:
+def _fitted(column: Column, largest: float) -> Column:
     """The column; with significant digits where decimals would show one digit at most of all numbers of its unit.
 
     Columns of fewer than three decimals are meant to be coarse, and beside large numbers small ones are noise.
     """
     if column.kind != "number" or column.digits < 3:
         return column
-    alike = [
-        at for at, other in enumerate(table.columns) if (other.kind, other.unit) == ("number", column.unit)
-    ]
-    values = [row[at] for rows in (table.rows, table.rest) for row in rows for at in alike]
-    sizes = [abs(value) for value in values if isinstance(value, float) and value and isfinite(value)]
-    small = bool(sizes) and max(sizes) < 10.0 ** (1 - column.digits)
-    return replace(column, digits=-column.digits) if small else column
+    return replace(column, digits=-column.digits) if 0 < largest < 10.0 ** (1 - column.digits) else column
+
+
+def _largest(table: Table, unit: str) -> float:
+    """The size of the largest finite number of a unit, in columns of numbers; 0 where there is none."""
+    alike = [at for at, other in enumerate(table.columns) if (other.kind, other.unit) == ("number", unit)]
+    rows = (*table.rows, *table.rest)
+    sizes = (abs(value) for at in alike for row in rows if isinstance(value := row[at], float) and isfinite(value))  # fmt: skip
+    return max(sizes, default=0.0)
 
 
 def _rows(rows: Iterable[Sequence[Any]], columns: tuple[Column, ...]) -> tuple[Row, ...]:

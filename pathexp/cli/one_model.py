@@ -123,7 +123,7 @@ COMMANDS: tuple[Command, ...] = (
         "bottlenecks", bottlenecks, "one model",
         "how many dimensions are written before each depth and read after it",
         "pathexp bottlenecks attn-2l --corpus FILE --length 64",
-        options=(CORPUS,), states=True, windows=50,
+        options=(CORPUS,), states=True, windows=20,
     ),
     Command(
         "memory-management", memory_management, "one model",

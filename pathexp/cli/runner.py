@@ -86,7 +86,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
     subjects: list[Any] = []
     for said, subject in _subjects(command, options):
         subjects = subject
-        if said and not (options.json or options.csv or options.latex):
+        if said and not _for_machines(options):
             print(said, flush=True)
     announce(f"{command.name}: at work", getattr(options, "quiet", False))
     given = keywords(command, options, subjects)
@@ -213,7 +213,10 @@ def corpus_of(model: Model, windows: int, options: argparse.Namespace) -> Corpus
         begun = options.sample is None or options.sample == FROM_START
         seed = None if begun else options.sample
         found = Corpus(options.corpus, _length(model, options), options.windows or windows, seed, unknown)
-        return found.spread(model) if options.sample is None else found
+        found = found.spread(model) if options.sample is None else found
+        if options.length is None and found.length is not None and not _for_machines(options):
+            print(_part_of(found, model), flush=True)
+        return found
     if options.length is not None or options.windows is not None:
         raise PathexpError("--length and --windows cut a corpus into windows: give --corpus FILE")
     return None
@@ -221,12 +224,28 @@ def corpus_of(model: Model, windows: int, options: argparse.Namespace) -> Corpus
 
 def _length(model: Model, options: argparse.Namespace) -> int | None:
     """How many tokens a window has; where the command line leaves it open and the model takes many, few, which is said."""
-    n_ctx = model.config.n_ctx
-    if options.length is not None or n_ctx <= LONGEST:
-        return None if options.length is None else int(options.length)
-    if not (options.json or options.csv or options.latex):
-        print(f"windows  of {SHORTER} tokens; --length {n_ctx} takes all that the model does", flush=True)
-    return SHORTER
+    if options.length is not None:
+        return int(options.length)
+    return None if model.config.n_ctx <= LONGEST else SHORTER
+
+
+def _part_of(corpus: Corpus, model: Model) -> str:
+    """Return how much of a corpus is taken by default, and how to take more.
+
+    >>> import pathexp as px
+    >>> _part_of(Corpus("/nowhere.txt", 64, 20), px.random_model(n_ctx=300))
+    'windows  20 of 64 tokens; --windows N takes more, --length 300 all that the model does'
+    """
+    file = Path(str(corpus.source))
+    size = f", of a file of {file.stat().st_size:,} bytes" if file.is_file() else ""
+    return (
+        f"windows  {corpus.most:,} of {corpus.length} tokens{size}; --windows N takes more, "
+        f"--length {model.config.n_ctx} all that the model does"
+    )
+
+
+def _for_machines(options: argparse.Namespace) -> bool:
+    return bool(options.json or options.csv or options.latex)
 
 
 def limits_of(command: Command, options: argparse.Namespace) -> dict[str, Any]:

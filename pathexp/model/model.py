@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,7 +74,7 @@ class Model:
         >>> px.random_model(d_vocab=11).run([1, 2, 3]).logits.shape
         (3, 11)
         """
-        return forward(self, self._ids(text))
+        return forward(self, ids_of(self, text))
 
     def run_many(
         self, texts: Sequence[str | Tokens], mask: Sequence[Sequence[int]] | npt.NDArray[Any] | None = None
@@ -94,7 +95,7 @@ class Model:
         >>> [len(trace) for trace in model.run_many(padded, mask=mask)]
         [2, 4]
         """
-        return forward_many(self, each_text(texts, mask, self._ids))
+        return forward_many(self, each_text(texts, mask, partial(ids_of, self)))
 
     def encode(self, text: str) -> list[int]:
         """The token ids of a text.
@@ -182,8 +183,10 @@ class Model:
             )
         return self.tokenizer
 
-    def _ids(self, text: str | Tokens) -> npt.NDArray[np.int64]:
-        return _checked(_array(self.encode(text) if isinstance(text, str) else text), self.config)
+
+def ids_of(model: Model, text: str | Tokens) -> npt.NDArray[np.int64]:
+    """Return the token ids of a text, or token ids as they are, (n). Raises TokenError for what a model cannot run."""
+    return _checked(_array(model.encode(text) if isinstance(text, str) else text), model.config)
 
 
 def _array(tokens: Tokens) -> npt.NDArray[Any]:

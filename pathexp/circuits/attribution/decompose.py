@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -170,21 +170,10 @@ class Decomposition(Answer):
                 found[source.label] = source.value()
                 x = x + found[source.label]
             if depth < len(self.graph.blocks):
-                outputs = self._outputs(depth, x)
+                outputs = outputs_of(self.graph, depth, x)
                 x = self.graph.kernels[depth].through_skip(x[None])[0] + sum(outputs.values())
                 found |= outputs
         return found
-
-    def _outputs(self, depth: int, x: Array) -> dict[str, Array]:
-        """What the components of a block write for a stream x, the constants inside them included."""
-        components = self.graph.blocks[depth].components
-        streams = self.graph.kernels[depth].each(x[None], np.arange(len(components)))[:, 0]
-        outputs = {c.label: stream for c, stream in zip(components, streams, strict=True)}
-        for source in self.graph.sources:
-            for label, operator in source.into.items():
-                if label in outputs:
-                    outputs[label] = outputs[label] + start_value(source.start, operator)
-        return outputs
 
     def _sources(self, depth: int) -> list[Source]:
         return [source for source in self.graph.sources if source.depth == depth]
@@ -227,6 +216,44 @@ class Decomposition(Answer):
 
 
 _OF_ATTENTION = ("b_O_", "b_attn_", "b_DKV_")
+
+
+def outputs_of(
+    graph: ResidualGraph, depth: int, x: Array, wanted: Collection[str] | None = None
+) -> dict[str, Array]:
+    """Return what the components of a block write for a stream, (n, d_model), the constants inside them included.
+
+    All of them, or those that are wanted, by label.
+    """
+    every = graph.blocks[depth].components
+    places = [at for at, c in enumerate(every) if wanted is None or c.label in wanted]
+    streams = graph.kernels[depth].each(x[None], np.array(places, dtype=np.int64))[:, 0]
+    outputs = {every[at].label: stream for at, stream in zip(places, streams, strict=True)}
+    for source in graph.sources:
+        for label, operator in source.into.items():
+            if label in outputs:
+                outputs[label] = outputs[label] + start_value(source.start, operator)
+    return outputs
+
+
+def written_by(trace: Trace, labels: Collection[str]) -> dict[str, Array]:
+    """Return what some sources and components wrote on a run, (n, d_model) each, as `Decomposition.written` has it.
+
+    Each block of theirs acts on the stream of the run, so that no other block is made.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(d_mlp=8).run([1, 2, 3])
+    >>> found, whole = written_by(trace, ("E", "L1M")), decompose(trace)
+    >>> all(np.allclose(found[label], whole.written(label), rtol=0, atol=1e-12) for label in ("E", "L1M"))
+    True
+    """
+    graph = freeze(trace)
+    found = {source.label: source.value() for source in graph.sources if source.label in labels}
+    for depth, point in enumerate(("embed", *stream_points(trace.config))[: len(graph.blocks)]):
+        wanted = {each.label for each in graph.blocks[depth].components} & set(labels)
+        if wanted:
+            found |= outputs_of(graph, depth, trace.residuals[point], wanted)
+    return found
 
 
 def stream_points(config: Config) -> tuple[str, ...]:

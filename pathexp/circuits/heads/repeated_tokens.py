@@ -14,6 +14,7 @@ from ...arguments import SEED, expect, sequence_of, whole
 from ...errors import PathexpError
 from ...model import Model, Trace
 from ...model.model import check_model
+from ...model.softmax import log_probs_of
 from ..corpus.corpus import Corpus, Source
 from ..corpus.tally import Tokens, question_of
 
@@ -57,7 +58,7 @@ class RepeatedRun:
         if not predicts_next(self.trace.model):
             raise PathexpError(f"{self.trace.model!r} predicts no next token, so it has no next-token loss")
         n = len(self.trace)
-        each = -self.trace.log_probs[np.arange(n - 1), self.trace.tokens[1:]]
+        each = -log_probs_of(self.trace.logits, np.arange(n - 1), self.trace.tokens[1:])
         middle = self.start + self.length
         return float(each[self.start : middle - 1].mean()), float(each[middle : n - 1].mean())
 

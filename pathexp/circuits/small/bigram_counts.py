@@ -79,4 +79,4 @@ def _mark(model: Model) -> int:
     """A number that tells vocabularies apart."""
     if model.tokenizer is None:
         return 0
-    return zlib.crc32("\0".join(map(model.token_string, range(model.config.d_vocab))).encode())
+    return zlib.crc32("\0".join(model.tokenizer.strings(range(model.config.d_vocab))).encode())

@@ -18,6 +18,7 @@ from ...expansion.header import counted, model_facts
 from ...graph import Array
 from ...model import Model, Weights
 from ...model.model import check_model, check_predicts_tokens
+from ...model.softmax import log_probs_of
 from ...model.weights import expected
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
@@ -184,20 +185,20 @@ def _direct_log_probs(model: Model, first: Ids, second: Ids) -> Array:
     found = np.zeros(len(first))
     order = np.argsort(first, kind="stable")
     direct = without_layers(model)
-    for tokens, log_probs in _alone(direct, np.unique(first)):
+    for tokens, logits in _alone(direct, np.unique(first)):
         start, stop = np.searchsorted(first[order], [tokens[0], tokens[-1] + 1])
         places = order[start:stop]
-        found[places] = log_probs[np.searchsorted(tokens, first[places]), second[places]]
+        found[places] = log_probs_of(logits, np.searchsorted(tokens, first[places]), second[places])
     return found
 
 
 def _alone(direct: Model, tokens: Ids) -> Iterator[tuple[Tokens, Array]]:
-    """Runs of ascending tokens with the log-probabilities, (tokens, d_vocab), of what follows each alone."""
+    """Runs of ascending tokens with the logits, (tokens, d_vocab), of what follows each alone."""
     together = direct.config.positions not in ("learned", "sinusoidal")
     step = min(direct.config.n_ctx, 512) if together else 1
     for at in range(0, len(tokens), step):
         part = tokens[at : at + step]
-        yield part, direct.run(part).log_probs
+        yield part, direct.run(part).logits
 
 
 def without_layers(model: Model) -> Model:

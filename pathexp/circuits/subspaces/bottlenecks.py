@@ -19,13 +19,14 @@ from ...graph import Array
 from ...labels import read_label
 from ...model import Config, Model
 from ...model.model import check_model
+from ...model.streams import streams
 from ..attribution.decompose import stream_points
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally, Tokens
 from .measured import measured, tally_facts
 
-WINDOWS = 50
+WINDOWS = 20
 """The windows of a corpus that are taken by default."""
 
 
@@ -124,7 +125,7 @@ def bottlenecks(
     A head writes d_head dimensions and reads 3 · d_head (queries, keys, values; grouped keys and values once; of latent
     attention the latents and the shared key, once for all heads), an MLP
     writes and reads d_mlp at most (experts of a layer all together); no one writes or reads more than d_model. With a corpus, the effective rank of the
-    stream over 50 windows, or those of a `Corpus`; see `Limits` for stopping and resuming. Costs a run
+    stream over 20 windows, or those of a `Corpus`; see `Limits` for stopping and resuming. Costs a run
     per window and O(depths · d_model²) memory. Elhage et al. 2021, "Subspaces and Residual Stream Bandwidth".
 
     Raises PathexpError for a corpus without one whole window.
@@ -193,9 +194,9 @@ def _neurons(config: Config, point: str) -> int:
 
 def _moments(model: Model, points: tuple[str, ...], window: Tokens) -> Mapping[str, Array]:
     """First and second moments of the stream at every depth."""
-    streams = model.run(window).residuals
-    first = {f"{point}/first": streams[point].sum(axis=0) for point in points}
-    return first | {f"{point}/second": streams[point].T @ streams[point] for point in points}
+    residuals = streams(model, window).residuals
+    first = {f"{point}/first": residuals[point].sum(axis=0) for point in points}
+    return first | {f"{point}/second": residuals[point].T @ residuals[point] for point in points}
 
 
 def _variance(sums: Tally, point: str) -> Array:

@@ -12,7 +12,7 @@ from ...graph import Array
 from ...graph.ports import Ports
 from ...labels import mlp_label, read_label
 from ...model import Model, Trace
-from ..attribution.decompose import decompose
+from ..attribution.decompose import written_by
 from ..corpus.tally import Tally, Tokens
 from .erasure import Erasure
 from .ranges import TINY, read_basis
@@ -56,9 +56,9 @@ def cancelled(
     """First and second moments of what each head writes beside its writer, and each neuron beside its stream."""
     sums: dict[str, Array] = {"nothing": np.zeros(())}
     trace = model.run(window)
-    parts = decompose(trace)
+    parts = written_by(trace, {label for found in heads for label in (found.component, found.writer)})
     for i, found in enumerate(heads):
-        out, written = parts.written(found.component), parts.written(found.writer)
+        out, written = parts[found.component], parts[found.writer]
         sums |= {f"h{i}/out": out.sum(0), f"h{i}/written": written.sum(0)}
         sums |= {f"h{i}/met": written.T @ out, f"h{i}/size": np.array(np.vdot(written, written))}
         read, label = written @ bases[found.component], read_label(found.component)

@@ -165,10 +165,11 @@ def privileged_basis(
     Spaces of the weights: the residual stream; queries and keys, and values, of head L0H0; the neurons of all MLPs.
     Every map into a space is rotated and every map out of it rotated back; norms, activations and rotations inside it
     are not. Spaces of the activations: every depth of the stream, and the neurons of every MLP, in their own basis and
-    in randomly rotated ones.
+    beside all bases.
 
     Random rotations come from `seed`. Of a corpus 20 windows are taken, or those of a `Corpus`; see `Limits` for
-    stopping and resuming. Costs a run of up to 9 tokens per space; on a corpus 16 · n · width² per space and window, and width² numbers of memory per rotation.
+    stopping and resuming. Costs a run of up to 9 tokens per space; on a corpus a run and
+    1,024 · n · width per space and window.
     Elhage et al. 2021, "Virtual Weights and the Residual Stream as a Communication Channel"; Elhage et al. 2023,
     "Privileged Bases in the Transformer Residual Stream". Raises PathexpError for what is not a model, a seed below
     0, and a corpus without one whole window.

@@ -16,6 +16,7 @@ from .checkpoint import Shape
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
 _VERSIONS = (2, 3)
 _DEEPEST = 4  # lists within lists
 _ALIGNMENT = "general.alignment"
@@ -115,7 +116,21 @@ class _Reader:
             return list(self.numbers(_SCALARS[inner], count))
         if count > len(self.raw):
             raise Damaged(f"a list has {count:,} members, more than the file has bytes")
+        if inner == _STRING:
+            return self.texts(count)
         return [self.value(inner, depth + 1) for _ in range(count)]
+
+    def texts(self, count: int) -> list[str]:
+        """So many texts, as `text` reads each: a vocabulary has 100,000 of them."""
+        raw, at, end, found = self.raw, self.at, len(self.raw), list[str]()
+        for _ in range(count):
+            begin = at + _LENGTH.size
+            at = begin + _LENGTH.unpack_from(raw, at)[0] if begin <= end else end + 1
+            if at > end:
+                return [*found, self.text()]  # which raises
+            found.append(str(raw[begin:at], "utf-8"))
+            self.at = at
+        return found
 
     def tensor(self) -> Place:
         axes = self.number("I")

@@ -192,6 +192,8 @@ class JsonTokenizer:
         return self._pieces.get(token, f"<unused {token}>")
 
     def _checked(self, token: int, place: int) -> int:
+        if type(token) is int and 0 <= token < self.size:  # what follows takes long, of whole vocabularies
+            return token
         if isinstance(token, SupportsIndex) and 0 <= token.__index__() < self.size:
             return token.__index__()
         raise TokenError(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.attribution.decompose import stream_points
+from pathexp.circuits.attribution.decompose import stream_points, written_by
 from pathexp.cli import main
 from tests.circuits.attribution.test_lens import MODELS, run_of
 
@@ -92,3 +92,16 @@ def test_the_command_prints_the_same_answer(capsys):
     assert str(pickle.loads(pickle.dumps(found))) == str(found)
     assert main(["decompose", "attn-2l", "the king", "--point", "L7.out"]) == 2
     assert "no account at 'L7.out'" in capsys.readouterr().err
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", MODELS)
+def test_what_some_components_wrote_is_what_the_account_holds(name):
+    """Streams of the run in place of sums of entries: 1e-12 of the largest is thousands of roundings."""
+    trace = run_of(name)
+    whole = px.decompose(trace)
+    found = written_by(trace, whole.labels)
+    assert set(found) == set(whole.labels)
+    for label in whole.labels:
+        size = np.abs(whole.written(label)).max() + np.abs(trace.residuals["embed"]).max()
+        assert np.abs(found[label] - whole.written(label)).max() <= 1e-12 * size
