@@ -75,7 +75,7 @@ def _together(parts: Iterable[tuple[int, Array]]) -> Held:
 def _crossed(walk: Walk, depth: int, block: BlockKernel, held: Held) -> Iterator[tuple[int, Array]]:
     """Every beginning goes on over the skip edge, and through each component that leads to an end."""
     for state, streams in held.items():
-        if any(walk.completions[depth + 1][state]):
+        if walk.completions.leads(depth + 1, state):
             yield state, block.through_skip(streams)
         for after, members in walk.onward_by_state(depth, state).items():
             yield after, block.each(streams, members).reshape(-1, *streams.shape[1:])

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from ..graph import Array, Contrast, ResidualGraph, Walk, everything, lengths, spread
 from ..graph.along_positions import stays
 from ..graph.cache import WeakCache
+from ..graph.kept_streams import keep_before, kept_before
 from ..graph.operators import act_at
 from ..model import Target
 from ..model.rounding import CONFIDENCE
@@ -144,17 +145,29 @@ def _depths(walk: Walk) -> Iterator[tuple[Array, Array]]:
     """
     graph = walk.graph
     noise, centered = np.zeros(graph.sizes[0]), everybody_centers(graph)
-    before: Array | None = None
+    before = np.zeros(graph.sizes[:2])
     for depth, x in enumerate(walk.followed()):
-        if before is not None:
-            block, written = graph.kernels[depth - 1], _written(walk, depth - 1, before, x)
-            noise = np.hypot(across(block, noise, centered), lengths(disturbance(graph, written).T))
-        for source in graph.sources:
-            if source.depth == depth:
-                noise = np.hypot(noise, written_noise(graph, source))
-        noise = np.hypot(noise, disturbance(graph, lengths(x)))
+        known = kept_before(graph, depth, ("noise", centered)) if depth else None
+        if known is None:
+            noise = _noise(walk, depth, (before, x), noise, centered)
+            if depth:
+                keep_before(graph, depth, ("noise", centered), noise)
+        else:
+            noise = known
         yield x, noise
         before = x
+
+
+def _noise(walk: Walk, depth: int, streams: tuple[Array, Array], noise: Array, centered: bool) -> Array:
+    """The deviation in front of a block, of that in front of the one before, and of both streams."""
+    graph, (before, x) = walk.graph, streams
+    if depth:
+        block, written = graph.kernels[depth - 1], _written(walk, depth - 1, before, x)
+        noise = np.hypot(across(block, noise, centered), lengths(disturbance(graph, written).T))
+    for source in graph.sources:
+        if source.depth == depth:
+            noise = np.hypot(noise, written_noise(graph, source))
+    return np.asarray(np.hypot(noise, disturbance(graph, lengths(x))))
 
 
 def _written(walk: Walk, b: int, before: Array, after: Array) -> Array:

@@ -57,7 +57,7 @@ def _middle(walk: Walk) -> int | None:
     live = _beginnings(walk)
     best, least, endings = None, 0, 0
     for depth in reversed(range(len(live))):
-        endings += sum(sum(walk.completions[depth][state]) for state in live[depth])
+        endings += sum(walk.completions.amount(depth, state) for state in live[depth])
         work = endings + sum(live[depth].values())
         if endings * n * d <= MEMORY_LIMIT and (best is None or work < least):
             best, least = depth, work
@@ -66,14 +66,14 @@ def _middle(walk: Walk) -> int | None:
 
 def _beginnings(walk: Walk) -> list[Counter[int]]:
     """Per depth, how many beginnings arrive in each state that can still be completed."""
-    live = [Counter[int]() for _ in walk.completions]
+    live = [Counter[int]() for _ in range(len(walk.completions))]
     for source, start in walk.starts():
         for _, depth, state, _ in walk.entries(source, start):
-            live[depth][state] += int(any(walk.completions[depth][state]))
+            live[depth][state] += walk.completions.leads(depth, state)
     for depth, here in enumerate(live[:-1]):
         for state, amount in here.items() if any(here.values()) else ():
             for after in (state, *(after for _, after in walk.onward(depth, state))):
-                if any(walk.completions[depth + 1][after]):
+                if walk.completions.leads(depth + 1, after):
                     live[depth + 1][after] += amount
     return live
 
@@ -126,7 +126,7 @@ class _Meeting:
         walk = self.walk
         for b in range(depth, self.middle):
             choices = [
-                (c, after) for c, after in walk.onward(b, state) if any(walk.completions[b + 1][after])
+                (c, after) for c, after in walk.onward(b, state) if walk.completions.leads(b + 1, after)
             ]
             if choices:
                 outputs = walk.graph.kernels[b].each(x[None], np.array([c for c, _ in choices]))
@@ -137,8 +137,8 @@ class _Meeting:
 
     def _wait(self, x: Array, depth: int, state: int, used: int) -> None:
         """Leave a stream to be met, and keep the places of its values: one run of them for every order."""
-        completions = self.walk.completions[depth][state]
-        if not any(completions):
+        completions = self.walk.completions.by_order(depth, state)
+        if not completions:
             return
         self._waiting[depth, state].append((x, self._next[used : used + len(completions)]))
         for order, ways in enumerate(completions):
@@ -150,7 +150,7 @@ class _Meeting:
         """All values of the beginnings that wait."""
         for (depth, state), waiting in self._waiting.items():
             flat = np.concatenate([x.reshape(1, -1) for x, _ in waiting])
-            for order, ways in enumerate(self.walk.completions[depth][state]):
+            for order, ways in enumerate(self.walk.completions.by_order(depth, state)):
                 if ways:
                     endings = self.endings.at(depth, state, order)
                     values = flat @ endings.reshape(ways, -1).T

@@ -7,7 +7,7 @@ one, a target is pulled back through all endings, whatever the query. Kept withi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
@@ -99,14 +99,14 @@ def all_before(graph: ResidualGraph, depth: int, by: By = "all") -> Array:
     """
     kept = fits(graph, by)
     begin = kept_until(graph, depth, by) if kept else 0
-    stream = _kept(graph, begin, by) if begin else None
+    stream = kept_before(graph, begin, by) if begin else None
     if stream is None:
         first = graph.sizes[0] if by == "position" else 1
         stream = _arrived(np.zeros((first, *graph.sizes[:2])), graph, 0, by)
     for b in range(begin, depth):
         stream = _arrived(_crossed(stream, graph, b, by == "order"), graph, b + 1, by)
         if kept:
-            _keep(graph, b + 1, by, stream)
+            keep_before(graph, b + 1, by, stream)
     return stream
 
 
@@ -156,21 +156,23 @@ def _arrived(stream: Array, graph: ResidualGraph, depth: int, by: By) -> Array:
 
 def kept_until(graph: ResidualGraph, depth: int, by: By = "all") -> int:
     """Return the largest depth, at most this one, whose stream of all beginnings is kept; 0 for none."""
-    return next((d for d in range(depth, 0, -1) if _kept(graph, d, by) is not None), 0)
+    return next((d for d in range(depth, 0, -1) if kept_before(graph, d, by) is not None), 0)
 
 
-def _kept(graph: ResidualGraph, depth: int, by: By) -> Array | None:
-    found = BUDGET.find(graph.blocks[depth - 1], ("all before", graph.sizes[0], by))
+def kept_before(graph: ResidualGraph, depth: int, name: Hashable) -> Array | None:
+    """Return what was kept by a name before a block, from 1 up, for graphs that begin alike; None where nothing was."""
+    found = BUDGET.find(graph.blocks[depth - 1], ("all before", graph.sizes[0], name))
     if not isinstance(found, tuple) or not found[0].same(_Beginning(graph, depth)):
         return None
-    stream: Array = found[1]
-    return stream
+    kept: Array = found[1]
+    return kept
 
 
-def _keep(graph: ResidualGraph, depth: int, by: By, stream: Array) -> None:
-    made = _Beginning(graph, depth), stream.copy()
+def keep_before(graph: ResidualGraph, depth: int, name: Hashable, array: Array) -> None:
+    """Keep what depends on the beginning of a graph alone: on its blocks before `depth`, and what sources bring up to there."""
+    made = _Beginning(graph, depth), array.copy()
     made[1].setflags(write=False)
-    BUDGET.get(graph.blocks[depth - 1], ("all before", graph.sizes[0], by), lambda: made)
+    BUDGET.get(graph.blocks[depth - 1], ("all before", graph.sizes[0], name), lambda: made)
 
 
 def fits(graph: ResidualGraph, by: By = "all") -> bool:

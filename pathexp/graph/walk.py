@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from .automaton import Automaton, compile_query
-from .counts import Counts, added, through
+from .counts import Completions, Counts, completions
 from .graph import ResidualGraph
 from .kept_streams import all_along, all_before, arrivals
 from .kernel import BlockKernel
@@ -45,6 +45,11 @@ class Walk:
         """The state after a label; -1 where nothing can be accepted any more."""
         return int(self.automaton.table[state, self._column[label]])
 
+    def next_states(self, label: str) -> list[int]:
+        """The state after a label, from every state."""
+        found: list[int] = self.automaton.table[:, self._column[label]].tolist()
+        return found
+
     @cached_property
     def steps(self) -> tuple[Indices, ...]:
         """Per block, the next state (state, component)."""
@@ -60,15 +65,10 @@ class Walk:
     # Counts --------------------------------------------------------------------------------------------
 
     @cached_property
-    def completions(self) -> tuple[tuple[Counts, ...], ...]:
-        """completions[depth][state][k]: ways from a state at a depth to the sink through k components."""
+    def completions(self) -> Completions:
+        """The ways from each state at each depth to the sink."""
         states = range(len(self.automaton.table))
-        end: Counts = (1,)
-        tables = [tuple(end if self.finishes(state) else () for state in states)]
-        for steps in reversed(self.steps):
-            after = tables[-1]
-            tables.append(tuple(added(after[state], through(steps[state], after)) for state in states))
-        return tuple(reversed(tables))
+        return completions(self.steps, [self.finishes(state) for state in states])
 
     def starts(self) -> Iterator[tuple[Source, int]]:
         """Sources that some accepted word may begin with, and the state after them."""
@@ -98,12 +98,13 @@ class Walk:
     @cached_property
     def count_by_order(self) -> Counts:
         """Exact numbers of paths by order, from 0 to the number of blocks."""
-        total: Counts = (0,) * (len(self.graph.blocks) + 1)
+        total = [0] * (len(self.graph.blocks) + 1)
         for source, state in self.starts():
-            total = added(total, (int(self.straight(source, state)),))
+            total[0] += self.straight(source, state)
             for _, depth, after, order in self.entries(source, state):
-                total = added(total, (0,) * order + self.completions[depth][after])
-        return total
+                for more, ways in enumerate(self.completions.by_order(depth, after)):
+                    total[order + more] += ways
+        return tuple(total)
 
     # Lists ---------------------------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class Walk:
 
     def ways(self, depth: int, state: int, order: int) -> int:
         """How many endings there are from a depth and a state through `order` more components."""
-        counts = self.completions[depth][state]
+        counts = self.completions.by_order(depth, state)
         return counts[order] if order < len(counts) else 0
 
     def _extend(self, prefix: Word, depth: int, state: int, order: int) -> Iterator[Word]:
@@ -226,7 +227,7 @@ class Walk:
                 break
             state = next(iter(states), -1)
             if state >= 0:
-                if not any(self.completions[depth][state]):
+                if not self.completions.leads(depth, state):
                     break
                 found = depth, state
         return found
@@ -265,7 +266,7 @@ class Walk:
     def _arriving(self, depth: int) -> Iterator[tuple[Source, Word, int, int]]:
         for source, state in self.starts():
             for labels, entry, after, order in self.entries(source, state):
-                if entry == depth and any(self.completions[depth][after]):
+                if entry == depth and self.completions.leads(depth, after):
                     yield source, labels, after, order
 
     @cached_property
@@ -273,12 +274,12 @@ class Walk:
         """By depth, the states in which a beginning arrives and from which an ending leads to the sink."""
         found: list[frozenset[int]] = []
         states: set[int] = set()
-        for depth, completions in enumerate(self.completions):
+        for depth in range(len(self.completions)):
             if depth:
                 rows = self.steps[depth - 1][sorted(states)]
                 states |= {int(after) for after in np.unique(rows) if after >= 0}
             states |= {state for _, _, state, _ in self._arriving(depth)}
-            states = {state for state in states if any(completions[state])}
+            states = {state for state in states if self.completions.leads(depth, state)}
             found.append(frozenset(states))
         return tuple(found)
 
@@ -288,7 +289,7 @@ class Walk:
         """One block: every live state keeps its skip and hands its components' outputs to the next states."""
         after: dict[int, Array] = {}
         for state, x in live.items():
-            if any(self.completions[depth + 1][state]):
+            if self.completions.leads(depth + 1, state):
                 stream_at(after, state, x.shape)[:] += block.through_skip(x)
             groups = self.onward_by_state(depth, state)
             used = _orders_in_use(x, depth) if by_order else len(x)
@@ -303,7 +304,7 @@ class Walk:
     def onward_by_state(self, depth: int, state: int) -> dict[int, Indices]:
         """Return the block's components by the state they lead to, hopeless ones left out."""
         steps = self.steps[depth][state]
-        targets = [int(t) for t in np.unique(steps) if t >= 0 and any(self.completions[depth + 1][t])]
+        targets = [int(t) for t in np.unique(steps) if t >= 0 and self.completions.leads(depth + 1, t)]
         return {target: np.flatnonzero(steps == target) for target in targets}
 
     @cached_property

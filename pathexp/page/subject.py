@@ -21,6 +21,9 @@ from .view import View
 FLOWS = 4
 """How many flows of a view are kept."""
 
+ASKED = 8
+"""How many queries of a view are kept, with their sums."""
+
 NODES = 24
 """How many nodes of a tree are opened before anybody clicks."""
 
@@ -41,6 +44,7 @@ class Subject:
     measured: Measured | None = None
     _trees: dict[Direction, GrownTree] = field(default_factory=dict)
     _flows: dict[str, Flow] = field(default_factory=dict)
+    _asked: dict[str, AskedPaths] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @cached_property
@@ -90,6 +94,19 @@ class Subject:
         """What all paths together add to the target."""
         return self.terms.value(self.target)
 
+    def asked(self, query: str) -> AskedPaths:
+        """Return the paths of a query; the last few are kept, since several panels ask about one query in a row.
+
+        Raises QueryError for a query that cannot be read.
+        """
+        with self._lock:
+            found = self._asked.pop(query, None)
+            if found is None:
+                found = AskedPaths(self.terms.where(query), self.target)
+                self._asked = dict(list(self._asked.items())[1 - ASKED :])
+            self._asked[query] = found
+            return found
+
     def flow(self, query: str) -> Flow:
         """Return the flow of the paths of a query, all without one; the last few are kept for the slider."""
         with self._lock:
@@ -110,6 +127,19 @@ class Subject:
             for query in opened:
                 grown.open(query)
             return grown.tree
+
+
+@dataclass(frozen=True, eq=False)
+class AskedPaths:
+    """The paths of a query, and what they add to the target of a view, computed once."""
+
+    terms: Expansion
+    target: Target
+
+    @cached_property
+    def value(self) -> float:
+        """Their exact sum."""
+        return self.terms.value(self.target)
 
 
 @dataclass(eq=False)

@@ -117,7 +117,7 @@ def starting(layout, at):
     """What sets out at a depth: (state, label, vectors)."""
     for source, state in layout.walk.starts():
         for labels, depth, after, _ in layout.walk.entries(source, state):
-            if depth == at and any(layout.walk.completions[depth][after]):
+            if depth == at and layout.walk.completions.leads(depth, after):
                 operator = source.into[labels[0]] if labels else source.write
                 yield after, (source.label, *labels), start_value(source.start, operator)
 

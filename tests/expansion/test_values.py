@@ -26,7 +26,7 @@ def numbers(terms, middle):
     """How many numbers the endings take if these terms meet at a depth."""
     live, walk = values._beginnings(terms.walk), terms.walk
     n, d, _ = walk.graph.sizes
-    held = (sum(walk.completions[depth][s]) for depth in range(middle, len(live)) for s in live[depth])
+    held = (walk.completions.amount(depth, s) for depth in range(middle, len(live)) for s in live[depth])
     return sum(held) * n * d
 
 

@@ -20,7 +20,7 @@ from ...expansion.header import run_facts
 from ...expansion.targets import on_stream
 from ...expansion.tolerance import ROUNDING, target_tolerance
 from ...expansion.values import straight_values
-from ...graph import Array, Component, Contrast, Source, contrast_to, freeze, pull
+from ...graph import Array, Component, Contrast, Source, contrast_to, freeze, pull, start_value
 from ...model import Target, Trace
 from ...model.points import FINAL, LOGITS
 from ...model.trace import check_trace
@@ -300,20 +300,22 @@ def head_tokens(trace: Trace, target: Target, labels: Sequence[str] | None = Non
     heads = [
         c for c in freeze(trace).components() if c.head is not None and (labels is None or c.label in labels)
     ]
-    rows = np.array([_by_position(trace, target, head) for head in heads]).reshape(len(heads), len(trace))
-    whole = dict(_components(trace, target))
-    names = tuple(head.label for head in heads)
-    return HeadTokens(names, rows, np.array([whole[name] for name in names]) - rows.sum(axis=-1))
+    parts = [_by_position(trace, target, head) for head in heads]
+    rows = np.array([row for row, _ in parts]).reshape(len(heads), len(trace))
+    return HeadTokens(
+        tuple(head.label for head in heads), rows, np.array([constant for _, constant in parts])
+    )
 
 
-def _by_position(trace: Trace, target: Target, head: Component) -> Array:
-    """The target over the skips to a head's output, through the head, met with the stream it read."""
-    place = freeze(trace).places[head.label]
-    field = on_stream(target, freeze(trace))
-    for block in reversed(freeze(trace).blocks[place + 1 :]):
+def _by_position(trace: Trace, target: Target, head: Component) -> tuple[Array, float]:
+    """The target over the skips to a head's output: through the head, met with the stream it read; met with constants inside."""
+    graph = freeze(trace)
+    place, field = graph.places[head.label], on_stream(target, graph)
+    for block in reversed(graph.blocks[place + 1 :]):
         field = pull(block.skip, field)
     met: Array = np.sum(pull(head.operator, field) * stream_before(trace, place), axis=-1)
-    return met
+    inside = [start_value(s.start, s.into[head.label]) for s in graph.sources if head.label in s.into]
+    return met, float(sum(np.vdot(field, constant) for constant in inside))
 
 
 def stream_before(trace: Trace, place: int) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar
 
@@ -76,6 +77,11 @@ class Flow(Answer):
         raise GraphError(
             f"no node {name!r:.40} in this flow; it has {', '.join(n.name for n in self.nodes[:9])} …"
         )
+
+    @cached_property
+    def totals(self) -> Totals:
+        """What flows into and out of every node."""
+        return Totals(self.edges)
 
     @property
     def remainder(self) -> float:
@@ -221,7 +227,7 @@ class Flow(Answer):
 
     def check(self) -> Check:
         """Return whether inflow equals outflow at every node and the sources add up to what the paths add."""
-        totals = Totals(self.edges)
+        totals = self.totals
         ends = abs(totals.started - self.expected), abs(self.value - self.expected)
         flows = [edge.flow for edge in self.edges]
         return Check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,6 +111,16 @@ class Totals:
         for edge in self.edges:
             found[edge.writer] = found.get(edge.writer, 0.0) + edge.flow
         return found
+
+    @cached_property
+    def numbers(self) -> tuple[Counter[str], Counter[str]]:
+        """How many edges lead into each node, and out of it."""
+        return Counter(edge.reader for edge in self.edges), Counter(edge.writer for edge in self.edges)
+
+    @cached_property
+    def size(self) -> float:
+        """The sum of |flow| over all edges."""
+        return sum(abs(edge.flow) for edge in self.edges)
 
     def through(self, name: str) -> float:
         """Return what passes through a node."""

@@ -7,7 +7,7 @@ kept path goes on behind it. Queries and keys make no difference: frozen pattern
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import GraphError
@@ -19,14 +19,15 @@ from .kept_paths import Ending, KeptPaths
 class FrozenPaths(KeptPaths):
     """The paths of a run that a walk keeps, frozen; with another run its tokens go through the maps of this one."""
 
-    def logits(self) -> Array:
-        """The exact sum of what the kept paths (and those that carry the other run) bring to the logits, (n, V).
+    def logits(self, positions: Sequence[int] | None = None) -> Array:
+        """The exact sum of what the kept paths (and those that carry the other run) bring to the logits, (n, V), or of some positions.
 
         Cost: the linear part of one forward pass for each set of endings that differs.
         """
         sink = self.graph.sink
         constants = self._constants_into(sink.label, self.dropped(sink.label, self.at_sink))
-        return sum(constants, push(sink.operator, self.final))
+        whole = sum(constants, push(sink.operator, self.final))
+        return whole if positions is None else whole[list(positions)]
 
     def arrived(self, depth: int, stream: Array, sources: list[tuple[Source, bool]]) -> Array:
         """The stream with what sources add; the other run's start, through this run's operator."""

@@ -22,6 +22,8 @@ from ...expansion import expand
 from ...expansion.header import counted, run_facts
 from ...expansion.targets import on_stream
 from ...graph import Array, Contrast, Query, Walk, everything, freeze, push
+from ...graph.along_positions import stays
+from ...graph.operators import act_at
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
@@ -69,19 +71,43 @@ class Intervention:
     @cached_property
     def frozen(self) -> Array:
         """The logits with everything frozen as in the run, (n, V): exact sums of paths, none listed."""
-        if self.patch_from is None and self.means is None and (self.inputs, self.cut.ports) == (INPUTS, {}):
-            graph = freeze(self.trace)  # paths are cut whole: all of them, without those
-            (whole, straight), (cut, beside) = (
-                Walk(graph, each).total for each in (everything, self.cut.query)
-            )
-            return push(graph.sink.operator, (whole - cut)[0]) + (straight - beside)
+        if self._whole:
+            stream, straight = self._left
+            return push(freeze(self.trace).sink.operator, stream) + straight
         kept = self.kept(FrozenPaths).logits()
         return kept if self.means is None else kept + self.means.removed(self.cut, self.inputs)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether paths are cut whole, and nothing stands in their place."""
+        return (
+            self.patch_from is None and self.means is None and (self.inputs, self.cut.ports) == (INPUTS, {})
+        )
+
+    @cached_property
+    def _left(self) -> tuple[Array, Array]:
+        """All paths without those that are cut, frozen: on the final stream (n, d), and straight to the logits (n, V)."""
+        graph = freeze(self.trace)
+        (whole, straight), (cut, beside) = (Walk(graph, each).total for each in (everything, self.cut.query))
+        return (whole - cut)[0], straight - beside
 
     @cached_property
     def live(self) -> Array:
         """The logits with patterns, norms and gates recomputed along the paths, (n, V)."""
         return self.kept(LivePaths).logits()
+
+    def at(self, position: int) -> tuple[Array, Array]:
+        """Return the logits of one position, frozen and live, (V,) each; those of others are not made."""
+        operator = freeze(self.trace).sink.operator
+        if "frozen" not in vars(self) and self._whole and stays(operator):
+            stream, straight = self._left
+            here = np.array([position])
+            frozen = act_at(operator, here, stream[here])[0] + straight[position]
+        else:
+            frozen = self.frozen[position]
+        if "live" in vars(self):
+            return frozen, self.live[position]
+        return frozen, self.kept(LivePaths).logits([position])[0]
 
     def kept(self, how: type[KeptPaths]) -> KeptPaths:
         """Return the paths that are not cut, live or frozen: `how` is LivePaths or FrozenPaths."""
@@ -96,10 +122,13 @@ class Intervention:
         Raises PathexpError for a target that is not a direction of logits, or of another run.
         """
         _check_target(target, self.trace)
-        return self._change(self.frozen, target), self._change(self.live, target)
+        frozen, live = self.at(target.position)
+        return self._change(frozen, target), self._change(live, target)
 
-    def _change(self, logits: Array, target: Target) -> float:
-        return float(logits[target.position] @ target.direction) - target.value
+    @staticmethod
+    def _change(logits: Array, target: Target) -> float:
+        """How far the logits at a target's position, (V,), move it."""
+        return float(logits @ target.direction) - target.value
 
     def price(self, target: Target) -> float:
         """Return how far the frozen effect is from the live one: what freezing costs here, in the target's units."""
@@ -305,11 +334,11 @@ def _measured(
 def _numbers(one: Intervention, target: Target, frozen: float | None, live: bool) -> Numbers:
     """Paths, effects and divergence; of a copy, so that logits are let go."""
     one = replace(one)
-    change = one._change(one.frozen, target) if frozen is None else frozen
+    change = one._change(one.frozen[target.position], target) if frozen is None else frozen
     if not live:
         return one.paths, (change, None, None)
     divergence = _divergence(one.trace.log_probs, log_softmax(one.live))
-    return one.paths, (change, one._change(one.live, target), divergence)
+    return one.paths, (change, one._change(one.live[target.position], target), divergence)
 
 
 def _named(zero: object, means: Means | None) -> str:

@@ -8,7 +8,7 @@ everything again, `frozen_paths` keeps fixed what is not linear.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -101,8 +101,8 @@ class KeptPaths(ABC):
         return graph
 
     @abstractmethod
-    def logits(self) -> Array:
-        """What the kept paths bring to the logits, (n, V)."""
+    def logits(self, positions: Sequence[int] | None = None) -> Array:
+        """What the kept paths bring to the logits, (n, V), or of some positions, (len(positions), V)."""
 
     @abstractmethod
     def arrived(self, depth: int, stream: Array, sources: list[tuple[Source, bool]]) -> Array:
@@ -198,8 +198,8 @@ class KeptPaths(ABC):
         """The endings before which a component stands: its label, then one of these."""
         key = (ending, label)
         if key not in self._before_kept:
-            states = range(len(self._automaton.table))
-            self._before_kept[key] = frozenset(s for s in states if self.walk.next_state(s, label) in ending)
+            after = enumerate(self.walk.next_states(label))
+            self._before_kept[key] = frozenset(state for state, reached in after if reached in ending)
         return self._before_kept[key]
 
     def begins(self, source: Source, ending: Ending) -> bool:

@@ -6,7 +6,7 @@ Model Behavior with Path Patching") is the case where the other paths carry anot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,12 +38,15 @@ class LivePaths(KeptPaths):
     queries and keys always stay.
     """
 
-    def logits(self) -> Array:
+    def logits(self, positions: Sequence[int] | None = None) -> Array:
         """What the end of the model makes of the stream that the kept paths bring it, (n, V), the final norm anew.
+
+        Those of some positions alone, (len(positions), V), where they are given.
 
         Cost: one forward pass for each set of endings that differs, once more for each set of constants left out.
         """
-        return unembedded(self.trace.model, self.final, self.dropped(self.graph.sink.label, self.at_sink))
+        final = self.final if positions is None else self.final[list(positions)]
+        return unembedded(self.trace.model, final, self.dropped(self.graph.sink.label, self.at_sink))
 
     def enters(self, source: Source) -> bool:
         """Whether a source is added between blocks: biases of branches come before the norm behind them."""

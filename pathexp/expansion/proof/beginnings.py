@@ -103,7 +103,7 @@ class Beginnings:
                 yield from self._through(depth)
 
     def _live(self, depth: int, state: int) -> bool:
-        return state >= 0 and any(self.walk.completions[depth][state])
+        return state >= 0 and self.walk.completions.leads(depth, state)
 
     def _starting(self, depth: int) -> Iterator[str]:
         """Whatever sets out at a depth is known there, or in its set."""

@@ -135,6 +135,10 @@ class ScoreExpansion(Answer):
 
     def count_by_order(self) -> tuple[tuple[int, ...], ...]:
         """How many pairs of paths there are: entry [a][b] for query paths of order a and key paths of order b."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> tuple[tuple[int, ...], ...]:
         queries, keys = self.queries.count_by_order(), self.keys.count_by_order()
         return tuple(
             tuple(q * k if kind_of(a, b) in self.kinds else 0 for b, k in enumerate(keys))

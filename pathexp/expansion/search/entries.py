@@ -137,7 +137,7 @@ def _starting(layout: Layout, at: int) -> _Front:
     off = [np.zeros((0, layout.size[0]))]
     for source, state in walk.starts():
         for labels, depth, after, _ in walk.entries(source, state):
-            if depth == at and any(walk.completions[depth][after]):
+            if depth == at and walk.completions.leads(depth, after):
                 operator = source.into[labels[0]] if labels else source.write
                 streams.append(start_value(source.start, operator)[None])
                 off.append(starting_lost(source.start, operator, layout.size[0])[None])

@@ -243,7 +243,7 @@ class Layout:
 
     def _next(self, b: int, state: int, label: str) -> int:
         after = self.walk.next_state(state, label)
-        return after if after >= 0 and any(self.walk.completions[b + 1][after]) else -1
+        return after if after >= 0 and self.walk.completions.leads(b + 1, after) else -1
 
     @cached_property
     def final(self) -> frozenset[int]:

@@ -38,7 +38,7 @@ class Beginnings:
 
     def onward(self, depth: int, state: int) -> int:
         """How many ways there are from a depth and a state to the sink."""
-        return sum(self.walk.completions[depth][state]) if state >= 0 else 0
+        return self.walk.completions.amount(depth, state) if state >= 0 else 0
 
     def choices(self, group: Group) -> Choices:
         """What may stand behind a beginning in a state; the sink completes a path."""

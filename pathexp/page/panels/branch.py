@@ -11,6 +11,7 @@ from ...answer import Document, Formula
 from ...answer.legend import legend
 from ...answer.mathml import elements
 from ...expansion.expansion import Expansion
+from ...expansion.tree import Limits, tree_of
 from ...graph import Component
 from ..subject import Subject
 from ..view import words
@@ -22,9 +23,9 @@ LABEL = re.compile(r"\bL\d+(?:H\d+|M)(?:\.[A-Z])?\b")
 
 def branch(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the count, the exact sum and share of the paths of a query, by token; of a single path its formula."""
-    terms = subject.terms.where(words(given, "query"))
-    value, whole = terms.value(subject.target), subject.value
-    root = terms.tree(subject.target, nodes=0).root if terms.count() else None
+    asked = subject.asked(words(given, "query"))
+    terms, value, whole = asked.terms, asked.value, subject.value
+    root = tree_of(terms.walk, subject.target, value, "back", Limits(0)).root if terms.count() else None
     return {
         "query": str(terms.query), "count": shown.amount(terms.count()), "single": terms.count() == 1,
         "value": value, "said": shown.logits(value), "share": shown.share(value / whole if whole else None),

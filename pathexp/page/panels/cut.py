@@ -31,10 +31,13 @@ def _cut(subject: Subject, trace: Trace, query: str) -> dict[str, Any]:
     target = subject.target_on(trace)
     (cut,) = checked_cuts(trace, query, None, None).values()
     one, place = Intervention(trace, cut), target.position
-    frozen, live = one.effect(target)
-    states = {"before": trace.logits, "frozen": one.frozen, "live": one.live}
+    states = dict(zip(("frozen", "live"), one.at(place), strict=True))
+    frozen, live = (float(row @ target.direction) - target.value for row in states.values())
     return {
-        "tokens": {name: shown.likeliest(trace, rows[place], FIRST) for name, rows in states.items()},
+        "tokens": {
+            name: shown.likeliest(trace, row, FIRST)
+            for name, row in {"before": trace.logits[place], **states}.items()
+        },
         "target": shown.logits(target.value),
         "effect": {"frozen": frozen, "live": live},
         "said": {"frozen": shown.logits(frozen), "live": shown.logits(live), "price": shown.logits(frozen - live)},

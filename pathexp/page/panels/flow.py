@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...circuits.attribution.flow import Flow
-from ...circuits.attribution.flow_edges import FlowEdge, FlowNode
+from ...circuits.attribution.flow_edges import FlowEdge, FlowNode, Totals
 from ..subject import Subject
 from ..view import number, words
 from . import shown
@@ -23,12 +23,12 @@ def flow(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
     kept = _strongest(found, percent / 100)
     ends = {end for edge in kept for end in edge.ends[:2]}
     nodes = [node for node in found.nodes if node.name in ends]
-    whole = sum(abs(edge.flow) for edge in found.edges)
+    whole, left = found.totals.size, Totals(tuple(kept))
     return {
         "value": found.value, "said": shown.logits(found.value), "percent": percent,
         "edges": [{"source": e.writer, "target": e.reader, "kind": e.kind, "flow": e.flow, "said": shown.logits(e.flow)}
                   for e in kept],
-        "nodes": [_node(node, found, kept) for node in nodes],
+        "nodes": [_node(node, found.totals, left) for node in nodes],
         "kept": len(kept), "all": len(found.edges),
         "share": shown.share(sum(abs(edge.flow) for edge in kept) / whole if whole else None),
         "capped": len(kept) == MOST,
@@ -38,10 +38,9 @@ def flow(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _strongest(found: Flow, share: float) -> list[FlowEdge]:
     """The edges of largest |flow| that make up a share of all, the strongest first."""
-    ordered = sorted(found.edges, key=lambda edge: -abs(edge.flow))
-    whole, taken = sum(abs(edge.flow) for edge in ordered), 0.0
+    whole, taken = found.totals.size, 0.0
     kept: list[FlowEdge] = []
-    for edge in ordered[:MOST]:
+    for edge in found.edges[:MOST]:
         if taken >= share * whole * (1 - 1e-12):
             break
         kept.append(edge)
@@ -49,16 +48,21 @@ def _strongest(found: Flow, share: float) -> list[FlowEdge]:
     return kept
 
 
-def _node(node: FlowNode, whole: Flow, kept: Sequence[FlowEdge]) -> dict[str, Any]:
+def _node(node: FlowNode, whole: Totals, kept: Totals) -> dict[str, Any]:
     """A node with what enters and leaves it by edges that were pruned; None where nothing can."""
     return {
         "label": node.name, "column": node.block + 1, "value": node.flow, "said": shown.logits(node.flow),
-        "lost_in": _lost([e for e in whole.edges if e.reader == node.name], [e for e in kept if e.reader == node.name]),
-        "lost_out": _lost([e for e in whole.edges if e.writer == node.name], [e for e in kept if e.writer == node.name]),
+        "lost_in": _lost(node.name, (whole.numbers[0], whole.into), (kept.numbers[0], kept.into)),
+        "lost_out": _lost(node.name, (whole.numbers[1], whole.out), (kept.numbers[1], kept.out)),
     }  # fmt: skip
 
 
-def _lost(every: Sequence[FlowEdge], kept: Sequence[FlowEdge]) -> float | None:
+Side = tuple[Mapping[str, int], Mapping[str, float]]
+"""By node, how many edges there are on one side of it, and what flows along them."""
+
+
+def _lost(name: str, whole: Side, kept: Side) -> float | None:
+    every, left = whole[0].get(name, 0), kept[0].get(name, 0)
     if not every:
         return None
-    return sum(e.flow for e in every) - sum(e.flow for e in kept) if len(kept) < len(every) else 0.0
+    return whole[1][name] - kept[1].get(name, 0.0) if left < every else 0.0

@@ -15,10 +15,10 @@ from . import shown
 def query(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the count and the sum of the paths of a query, or its error in lines, the caret among them."""
     try:
-        terms = subject.terms.where(words(given, "query"))
+        asked = subject.asked(words(given, "query"))
     except QueryError as error:
         return {"ok": False, "error": [inert(line) for line in str(error).splitlines()]}
-    value, whole = terms.value(subject.target), subject.value
+    terms, value, whole = asked.terms, asked.value, subject.value
     return {
         "ok": True, "query": str(terms.query), "count": shown.amount(terms.count()), "value": value,
         "said": shown.logits(value), "share": shown.share(value / whole if whole else None),
