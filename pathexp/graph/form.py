@@ -56,9 +56,14 @@ class ScoreForm:
         """Key vectors (..., position, d_head) as the query at a position meets them: R k, unscaled."""
         if self.rotary is None:
             return keys
-        n = keys.shape[-2]
-        turns = np.stack([rotation(self.rotary, j - query, self.d_head, self.length) for j in range(n)])
-        return np.einsum("jab,...jb->...ja", turns, keys)  # type: ignore[no-any-return]
+        steps = np.arange(keys.shape[-2]) - query
+        angles = steps[:, None] * self.rotary.frequencies(self.length)
+        cos, sin = (self.rotary.amplitude**2 * turn(angles) for turn in (np.cos, np.sin))
+        first, second = self.rotary.pairs()
+        met = np.array(keys)
+        met[..., first] = cos * keys[..., first] - sin * keys[..., second]
+        met[..., second] = sin * keys[..., first] + cos * keys[..., second]
+        return met
 
     def ratios(self, scores: Array) -> Array:
         """What a soft-cap leaves of scores, as a factor: cap · tanh(s / cap) / s, which is 1 at 0."""

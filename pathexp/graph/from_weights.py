@@ -6,13 +6,20 @@ constants. Elhage et al. 2021, appendix "Technical Details", "Handling Layer Nor
 
 from __future__ import annotations
 
-from ..algebra import LinearMap, compose
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..algebra import Chain, Dense, LinearMap, compose
 from ..budget import BUDGET
 from ..errors import GraphError, PathexpError
 from ..model import Config, Model
 from .ends import Ends
 from .factors import Factors
-from .operators import Operator, Step
+from .operators import Array, Operator, Step
+
+Ids = NDArray[np.int64]
 
 
 def features(operator: Operator) -> tuple[LinearMap, ...]:
@@ -38,6 +45,23 @@ def positions(model: Model) -> LinearMap:
 def unembedding(model: Model) -> LinearMap:
     """Return the map from what the final norm reads to the logits, (d_out, d_model): W_U, with what stands before it."""
     return BUDGET.get(model, "unembedding", lambda: compose(*features(_ends(model).past_norm())))
+
+
+def unembedding_rows(model: Model, tokens: Ids) -> Array:
+    """Return what some logits read of what the final norm reads, (k, d_model): rows of `unembedding`.
+
+    >>> import numpy as np, pathexp as px
+    >>> model = px.random_model(norm="layernorm")
+    >>> bool(np.allclose(unembedding_rows(model, np.array([2, 5])), unembedding(model).dense()[[2, 5]], atol=1e-14))
+    True
+    """
+    whole = unembedding(model)
+    table, *others = whole.factors if isinstance(whole, Chain) else (whole,)
+    if not isinstance(table, Dense):
+        one_hot = np.zeros((len(tokens), whole.target.size))
+        one_hot[np.arange(len(tokens)), tokens] = 1
+        return whole.T.apply(one_hot)
+    return reduce(lambda rows, factor: factor.T.apply(rows), others, np.asarray(table.array[tokens]))
 
 
 def reading(model: Model, layer: int, branch: str = "attn") -> tuple[LinearMap, ...]:

@@ -229,3 +229,17 @@ def _assert_same_arrays(one: Model, other: Model) -> None:
     assert one.weights.arrays().keys() == other.weights.arrays().keys()
     for name, array in one.weights.arrays().items():
         np.testing.assert_array_equal(array, other.weights.arrays()[name], err_msg=name)
+
+
+def test_large_files_are_stored_as_they_are_and_read_to_the_bit(tmp_path, monkeypatch):
+    """What is compressed is decided by the bytes of all arrays."""
+    model, sizes = random_model(d_mlp=8), {}
+    for limit in (0, 2**30):
+        monkeypatch.setattr("pathexp.model.archive.COMPRESSED", limit)
+        save_npz(model, tmp_path / f"{limit}.npz")
+        with zipfile.ZipFile(tmp_path / f"{limit}.npz") as archive:
+            sizes[limit] = [(info.compress_size, info.file_size) for info in archive.infolist()]
+        again = load_npz(tmp_path / f"{limit}.npz").weights.arrays()
+        assert all((again[name] == array).all() for name, array in model.weights.arrays().items())
+    assert all(packed == whole for packed, whole in sizes[0])
+    assert any(packed < whole for packed, whole in sizes[2**30])

@@ -49,7 +49,7 @@ class Induction(Answer):
         """The sums over texts, to save and to resume from."""
         return self.types.tally
 
-    @property
+    @cached_property
     def from_weights(self) -> tuple[str, ...]:
         """The heads that some earlier head makes an induction head by the weights, through keys or through queries."""
         found = {pair.head for pair in self.pairs if pair.is_induction}

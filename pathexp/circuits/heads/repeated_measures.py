@@ -7,20 +7,27 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...graph import Array
-from ...graph.from_weights import has_token_space, unembedding, writing
+from ...graph.from_weights import has_token_space, unembedding_rows, writing
 from ...model import Model
+from ...workers import for_each, own_workers
 from ..corpus.tally import Tokens
 from .repeated_tokens import TYPES, RepeatedRun, RepeatedTokens, predicts_next
 
 
 def measure(texts: RepeatedTokens, copy: Tokens) -> Mapping[str, Array]:
     """Return what is summed over copies: the measures at every length, by "length name"."""
-    found: dict[str, Array] = {}
-    for length in texts.lengths:
-        run = texts.run(copy, length)
-        measured = measured_run(run, furthest(texts))
-        found |= {f"{length} {name}": array for name, array in measured.items()}
-    return found
+    measured: dict[int, Mapping[str, Array]] = {}
+
+    def work(at: int) -> None:
+        measured[at] = measured_run(texts.run(copy, texts.lengths[at]), furthest(texts))
+
+    with own_workers():  # texts of one length are short: threads of BLAS would wait for each other
+        for_each(work, len(texts.lengths))
+    return {
+        f"{length} {name}": array
+        for at, length in enumerate(texts.lengths)
+        for name, array in measured[at].items()
+    }
 
 
 def furthest(texts: RepeatedTokens) -> int:
@@ -81,9 +88,7 @@ def copied(run: RepeatedRun) -> Array:
     """
     model, queries = run.trace.model, np.array(run.second)
     copy = run.trace.tokens[run.start : run.start + run.length]
-    one_hot = np.zeros((run.length, model.config.d_vocab))
-    one_hot[np.arange(run.length), copy] = 1
-    read = unembedding(model).T.apply(one_hot)
+    read = unembedding_rows(model, copy)
     coming = (np.arange(run.length) + 1) % run.length
     layers = (
         _wins(run.trace.z[layer][:, queries], _through(model, layer, read) @ model.weights.W_O[layer], coming)
