@@ -57,6 +57,13 @@ def frobenius(array: Array) -> float:
     return largest * float(np.linalg.norm(values / largest)) if largest else 0.0
 
 
+def all_finite(array: Array) -> bool:
+    """Return whether every number is finite: their sum is, or, where it alone overflows, each of them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()
+    return bool(np.isfinite(total) or np.isfinite(array).all())
+
+
 def checked(values: ArrayLike, shape: tuple[int, ...], what: str, dtype: DTypeLike | None = None) -> Array:
     """Return values as a read-only real array of the given shape, copied if somebody could still write to it.
 
@@ -67,8 +74,8 @@ def checked(values: ArrayLike, shape: tuple[int, ...], what: str, dtype: DTypeLi
         raise WeightsError(
             f"{what} must have shape {shape}, found {array.shape}; the shape is (target, source)"
         )
-    finite = np.isfinite(array)
-    if not finite.all():
+    if not all_finite(array):
+        finite = np.isfinite(array)
         place = tuple(int(i) for i in np.argwhere(~finite)[0])
         raise WeightsError(
             f"{what} is not finite: {array[place]} at {place}, {int((~finite).sum())} such entries in all"

@@ -76,13 +76,13 @@ def everybody_centers(graph: ResidualGraph) -> bool:
 
     What is the same for all features is then seen by nobody, and noise along it goes nowhere.
     """
-    if any(block.skip for block in graph.blocks) or not _centers(graph.sink.operator):
+    if any(block.skip for block in graph.blocks):
         return False
     return all(
         all(_centers(operator) for _, operator in block.single)
         and all(_reads_no_mean(stack.read) for stack in block.stacks)
         for block in graph.kernels
-    )
+    ) and _centers(graph.sink.operator)  # last: it may be a table of all tokens
 
 
 def _reads_no_mean(read: Array) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algebra import Dense, Diagonal
-from ..budget import BUDGET
+from ..budget import BUFFERS
 from ..workers import one_thread
 from .measures import in_range, lengths, product_norm
 from .mixing import OTHER_WAY, Seen, is_long, mix, mix_noise
@@ -21,16 +21,16 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Heads of one block with one waist: read (C, r, d), write (C, d, r), and how they move between positions.
+    """Heads of one block with one waist: `read` (C, r, d), what they write with, `out` (C, r, d), and how they move between positions.
 
-    That is `raw` (C, n, n), and where a norm scales the positions of all of them alike, `scale` (n,), before it (read backward,
+    Read backward, the two change places: none is copied. How they move is `raw` (C, n, n), and where a norm scales the positions of all of them alike, `scale` (n,), before it (read backward,
     behind it): patterns of a long text are so held once.
     """
 
     members: Indices
     raw: Array
     read: Array
-    write: Array
+    out: Array
     seen: Seen = "all"
     scale: Array | None = None
     backward: bool = False
@@ -41,6 +41,11 @@ class Stack:
         if self.scale is None:
             return self.raw
         return self.raw * (self.scale[:, None] if self.backward else self.scale)
+
+    @property
+    def write(self) -> Array:
+        """What the heads write with, (C, d, r)."""
+        return self.out.transpose(0, 2, 1)
 
     def pick(self, wanted: Indices) -> Indices:
         """Return where in this stack the wanted components of the block stand."""
@@ -75,20 +80,22 @@ class Stack:
     def written(self, values: Array, rows: Indices) -> Array:
         """Moved values (K, n, len(rows), r) to the sum of what their heads write, (K, n, d)."""
         k, n, c, r = values.shape
-        write = self.write_flat if c == len(self.members) else self._flat(self.write[rows])
-        return (values.reshape(k * n, c * r) @ write).reshape(k, n, -1)
+        out = self.out if c == len(self.members) else self.out[rows]
+        return (values.reshape(k * n, c * r) @ out.reshape(c * r, -1)).reshape(k, n, -1)
 
     def each(self, x: Array, rows: Indices) -> Array:
         """Streams (K, n, d) to what each chosen head writes, (len(rows), K, n, d)."""
         k, n, _ = x.shape
         moved = self.values(x, rows).transpose(2, 0, 1, 3).reshape(len(rows), k * n, -1)
-        return (moved @ np.swapaxes(self.write[rows], -1, -2)).reshape(len(rows), k, n, -1)
+        return (moved @ self.out[rows]).reshape(len(rows), k, n, -1)
 
     def sizes(self, x: Array, rows: Indices) -> Array:
-        """How long what each chosen head writes of streams (K, n, d) is, (len(rows), K, n)."""
+        """How long what each chosen head writes of streams (K, n, d) is, (len(rows), K, n); of few vectors they are made."""
+        if x.shape[0] * x.shape[1] < self.out.shape[1]:
+            return lengths(self.each(x, rows))
         moved = self.values(x, rows).transpose(2, 0, 1, 3)
         with one_thread():
-            squares = np.swapaxes(self.write[rows], -1, -2) @ self.write[rows]
+            squares = self.out[rows] @ self.write[rows]
         with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is measured itself
             found = np.sum(moved @ squares[:, None] * moved, axis=-1)
         return np.sqrt(found) if in_range(found).all() else lengths(self.each(x, rows))
@@ -106,21 +113,13 @@ class Stack:
         """Frobenius norm of each head's feature map: (C,)."""
         return product_norm(self.write, self.read)
 
-    @property
-    def write_flat(self) -> Array:
-        return BUDGET.get(self, "flat", lambda: self._flat(self.write))
-
-    @staticmethod
-    def _flat(write: Array) -> Array:
-        return np.ascontiguousarray(write.transpose(0, 2, 1)).reshape(-1, write.shape[1])
-
     def transposed(self) -> Stack:
         """The same heads read backward: covectors at their outputs to covectors at their inputs."""
         return Stack(
             self.members,
             self.raw.transpose(0, 2, 1),
-            np.ascontiguousarray(self.write.transpose(0, 2, 1)),
-            np.ascontiguousarray(self.read.transpose(0, 2, 1)),
+            self.out,
+            self.read,
             OTHER_WAY[self.seen],
             self.scale,
             not self.backward,
@@ -132,7 +131,13 @@ def stacked(heads: Sequence[tuple[int, Step, Array, Array]], positions: int) -> 
     members, steps, read, write = zip(*heads, strict=True)
     seen: Seen = "earlier" if all(is_lower(step.position) for step in steps) else "all"
     raw, scale = _patterns([step.position for step in steps], positions)
-    return Stack(np.array(members), raw, np.stack(read), np.stack(write), seen, scale)
+    out = [each.T for each in write]
+    return Stack(np.array(members), raw, _stack(read), _stack(out), seen, scale)
+
+
+def _stack(arrays: Sequence[Array]) -> Array:
+    """Arrays side by side, in memory that others let go."""
+    return np.stack(arrays, out=BUFFERS.array((len(arrays), *arrays[0].shape)))
 
 
 def _patterns(words: Sequence[tuple[Factor, ...]], positions: int) -> tuple[Array, Array | None]:
