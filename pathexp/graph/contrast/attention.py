@@ -64,20 +64,20 @@ class Attention:
             )
             return chain((moves,), self.latents.read("V", head))
         out, value = self.w_o(head), self._weight("V", group, head)
-        moved = compose(out.numbers(), value.numbers())
-        weight = Factor(f"W_OV_{self._name(head)}", out.rows, value.columns, moved)
+        name = f"W_OV_{self._name(head)}"
+        weight = Factor(name, out.rows, value.columns, lambda: compose(out.numbers(), value.numbers()))
         return (Step((dense(f"Ā_{self._name(head)}", pattern, "position", "position"),), (weight,)),)
 
     def w_o(self, head: int) -> Factor:
         """W_O of a head."""
-        return dense(f"W_O_{self._name(head)}", self.runs.weight("W_O", self.layer, head), "model", "head")
+        return self.runs.matrix(f"W_O_{self._name(head)}", "W_O", (self.layer, head), "model", "head")
 
     def _name(self, head: int) -> str:
         return head_label(self.layer, head)
 
     def _weight(self, side: str, place: int, head: int) -> Factor:
-        array = self.runs.weight(f"W_{side}", self.layer, place)
-        return dense(f"W_{side}_{self._name(head)}", array, "head", "model")
+        name = f"W_{side}"
+        return self.runs.matrix(f"{name}_{self._name(head)}", name, (self.layer, place), "head", "model")
 
     # Scores --------------------------------------------------------------------------------------------
 

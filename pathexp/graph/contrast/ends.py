@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
-from ..named import dense, feature, multiplier
+import numpy as np
+from numpy.typing import NDArray
+
+from ..named import feature, multiplier
 from ..nodes import Difference, Source
-from ..operators import Gate, Operator, chain
+from ..operators import Array, Gate, Operator, chain
+from ..tall import BLOCK, Tall
 from .norms import norm
-from .runs import Runs
+from .runs import Runs, midpoint
 from .secants import activation_slope, cap_slope
 
 
@@ -29,7 +34,9 @@ class Ends:
         """The difference of both texts' token embeddings; positions are the same and drop out."""
         config = self.runs.config
         tokens = self.runs.here.tokens, self.runs.there.tokens
-        table = dense("W_E", self.runs.weight("W_E"), "model", "vocab")
+        table = replace(
+            self.runs.matrix("W_E", "W_E", (), "model", "vocab"), picked=partial(_tokens, self.runs)
+        )
         factor = multiplier("M_E", config.embedding_multiplier, config.d_model, "model")
         write = chain(self.embed_norm(), factor, feature(table))
         yield Source("E", "embedding", Difference("Δt", config.d_vocab, *tokens), write)
@@ -52,8 +59,10 @@ class Ends:
         """From what the unembedding reads to the logits."""
         if not self.tables:
             return ()
-        table = feature(dense("W_U", self.runs.weight("W_U"), self.outputs, "model"))
-        return chain(self.to_logits(), table)
+        table = self.runs.matrix("W_U", "W_U", (), self.outputs, "model")
+        if (count := self.runs.config.d_out) > BLOCK:
+            table = replace(table, tall=Tall("W_U", count, partial(_outputs, self.runs)))
+        return chain(self.to_logits(), feature(table))
 
     def to_logits(self) -> Operator:
         """What happens to W_U's result: the multiplier, and the slope of a cap."""
@@ -73,9 +82,21 @@ class Ends:
     def transform(self) -> Operator:
         """The dense layer before the final norm, by the slope of its activation, from what it reads."""
         config = self.runs.config
-        weight = dense("W_transform", self.runs.weight("W_transform"), "model", "model")
+        weight = self.runs.matrix("W_transform", "W_transform", (), "model", "model")
         slope = activation_slope(str(config.transform_activation), *self.runs.both(before_transform))
         return (Gate("κ_transform", len(slope), config.d_model, slope), *feature(weight))
+
+
+def _tokens(runs: Runs, tokens: NDArray[np.int64]) -> Array:
+    """The mean embeddings of some tokens, (tokens, d_model); of one model its own."""
+    here, there = (np.ascontiguousarray(table[:, tokens].T) for table in runs.weights("W_E"))
+    return midpoint(here, there)
+
+
+def _outputs(runs: Runs, begin: int, end: int) -> Array:
+    """Some rows of the mean unembedding, (end - begin, d_model); of one model its own."""
+    ours, theirs = runs.weights("W_U")
+    return ours[begin:end] if ours is theirs else midpoint(ours[begin:end], theirs[begin:end])
 
 
 def before_transform(run):  # type: ignore[no-untyped-def]

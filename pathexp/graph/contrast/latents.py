@@ -16,7 +16,7 @@ from ...algebra import compose
 from ...labels import head_label
 from ...model import Trace
 from ..latents import DOWN, Side, own_key, shared_key
-from ..named import dense, diagonal, feature
+from ..named import diagonal, feature
 from ..operators import Array, Factor, Operator, Parallel, chain
 from .norms import mean_of_products, scaled
 from .runs import Runs, midpoint
@@ -33,11 +33,11 @@ class Latents:
     def read(self, side: Side, head: int) -> Operator:
         """Return the map from what attention reads to a head's queries or keys before they are turned, or its values."""
         down = f"W_{DOWN[side][0]}"
-        weight = dense(f"{down}_L{self.layer}", self.runs.weight(down, self.layer), "latent", "model")
+        weight = self.runs.matrix(f"{down}_L{self.layer}", down, (self.layer,), "latent", "model")
         through = chain(self.from_latent(side, head), feature(weight))
         if side != "K":
             return through
-        weight = dense(f"W_KR_L{self.layer}", self.runs.weight("W_KR", self.layer), "shared", "model")
+        weight = self.runs.matrix(f"W_KR_L{self.layer}", "W_KR", (self.layer,), "shared", "model")
         return (Parallel(f"K_{self._name(head)}", (through, chain(self.from_shared(), feature(weight)))),)
 
     def from_latent(self, side: Side, head: int) -> Operator:
@@ -48,9 +48,7 @@ class Latents:
         """The same from behind the norm and its gain: what a head makes of the latent."""
         name = "W_UQ" if side == "Q" else f"W_U{side}"
         space = "own" if side == "K" else "head"
-        weight = dense(
-            f"{name}_{self._name(head)}", self.runs.weight(name, self.layer, head), space, "latent"
-        )
+        weight = self.runs.matrix(f"{name}_{self._name(head)}", name, (self.layer, head), space, "latent")
         return chain(self.from_own() if side == "K" else (), feature(weight))
 
     def from_own(self) -> Operator:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...labels import mlp_label
-from ..named import dense, feature
+from ..named import feature
 from ..nodes import Component
 from ..operators import Array, Factor, Gate, Operator, Parallel, chain
 from .runs import Runs
@@ -81,4 +81,4 @@ class Mlp:
         return (gate, *feature(self._weight(reader, "neurons", "model")))
 
     def _weight(self, name: str, target: str, source: str) -> Factor:
-        return dense(f"{name}_L{self.layer}", self.runs.weight(name, self.layer), target, source)
+        return self.runs.matrix(f"{name}_L{self.layer}", name, (self.layer,), target, source)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...model import Config, Trace
-from ..operators import Array
+from ..named import table
+from ..operators import Array, Factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,11 @@ class Runs:
         if here is there or np.array_equal(here[index], there[index]):
             return np.asarray(here[index])
         return midpoint(here[index], there[index])
+
+    def matrix(self, called: str, name: str, index: tuple[int, ...], target: str, source: str) -> Factor:
+        """The same matrix as a factor, whose numbers are made when they are used; `called` is its name."""
+        rows, columns = getattr(self.here.model.weights, name).shape[len(index) :]
+        return Factor(called, rows, columns, lambda: table(self.weight(name, *index), target, source, called))
 
     def change(self, name: str, *index: int) -> Array:
         """What an array of the weights, or a part of it, differs by; 0 where neither model has it."""
