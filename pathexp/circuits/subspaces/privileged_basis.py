@@ -17,7 +17,7 @@ from ...errors import PathexpError
 from ...expansion.header import model_facts
 from ...model import Model, rewrite
 from ...model.model import check_model
-from ...model.rewrite.basis import orthogonal, turned_neurons, turned_stream
+from ...model.rewrite.basis import orthogonal, random_rotation, turned_neurons, turned_stream
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
@@ -167,7 +167,8 @@ def privileged_basis(
     are not. Spaces of the activations: every depth of the stream, and the neurons of every MLP, in their own basis and
     beside all bases.
 
-    Random rotations come from `seed`. Of a corpus 20 windows are taken, or those of a `Corpus`; see `Limits` for
+    Random rotations come from `seed`; those of the stream and of neurons are Kronecker products of two, which mix all coordinates at
+    the cost of a few. Of a corpus 20 windows are taken, or those of a `Corpus`; see `Limits` for
     stopping and resuming. Costs a run of up to 9 tokens per space; on a corpus a run and
     1,024 · n · width per space and window.
     Elhage et al. 2021, "Virtual Weights and the Residual Stream as a Communication Channel"; Elhage et al. 2023,
@@ -202,7 +203,7 @@ def _rotated(model: Model, seed: int) -> Iterator[tuple[str, Model, str]]:
     c = model.config
     yield (
         "residual stream",
-        turned_stream(model, orthogonal(c.d_model, seed)),
+        turned_stream(model, random_rotation(c.d_model, seed)),
         "gains, biases or centering of norms",
     )
     if c.n_layers:
@@ -218,6 +219,6 @@ def _rotated(model: Model, seed: int) -> Iterator[tuple[str, Model, str]]:
     if c.n_layers and c.d_mlp:
         yield (
             "neurons",
-            turned_neurons(model, orthogonal(c.d_mlp, seed + 2)),
+            turned_neurons(model, random_rotation(c.d_mlp, seed + 2)),
             "the activation acts on each neuron",
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from math import isqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -43,26 +45,64 @@ def rotate(model: Model, basis: npt.ArrayLike | int) -> Model:
         raise RewriteError(
             f"rotate: the stream of this model has a basis of its own: {'; '.join(problems)}.{multiplied(model, model.config.block_norms)}"
         )
-    turn = orthogonal(model.config.d_model, basis)
+    turn = Rotation((orthogonal(model.config.d_model, basis),))
     return rewritten(model, "rotate", [Step("rotate", partial(_rotate, turn))])
 
 
-def turned_stream(model: Model, R: Array) -> Model:
+def turned_stream(model: Model, turn: Rotation) -> Model:
     """The model with its stream turned, whether or not that is valid: for measuring whether it is."""
     draft = Draft(model)
-    _rotate(R, draft)
+    _rotate(turn, draft)
     return draft.model(model.history)
 
 
-def turned_neurons(model: Model, R: Array) -> Model:
+def turned_neurons(model: Model, turn: Rotation) -> Model:
     """The model with the neurons of every MLP turned, which their activation does not allow: for measuring."""
     draft = Draft(model)
     for name in ("W_in", "W_gate"):
-        _put(draft, name, lambda W: R @ W)
-    for name in ("b_in", "b_gate"):
-        _put(draft, name, lambda b: b @ R.T)
-    _put(draft, "W_out", lambda W: W @ R.T)
+        _put(draft, name, turn.of_rows)
+    for name in ("b_in", "b_gate", "W_out"):
+        _put(draft, name, turn.of_columns)
     return draft.model(model.history)
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """An orthogonal matrix, (d, d), as the Kronecker product of others: itself, or two of which each turns one digit of a coordinate's number.
+
+    To turn a vector takes d (a + b) multiplications for sizes a and b, where the matrix takes d².
+
+    >>> turn, W = random_rotation(6, 0), np.arange(12.0).reshape(6, 2)
+    >>> R = np.kron(*turn.factors)
+    >>> bool(np.allclose(turn.of_rows(W), R @ W)), bool(np.allclose(turn.of_columns(W.T), W.T @ R.T))
+    (True, True)
+    """
+
+    factors: tuple[Array, ...]
+
+    def of_rows(self, W: Array) -> Array:
+        """R W of maps (…, d, n)."""
+        if len(self.factors) == 1:
+            return np.asarray(self.factors[0] @ W)
+        outer, inner = self.factors
+        split = inner @ W.reshape(*W.shape[:-2], len(outer), len(inner), W.shape[-1])
+        return np.asarray(outer @ split.reshape(*W.shape[:-2], len(outer), -1)).reshape(W.shape)
+
+    def of_columns(self, W: Array) -> Array:
+        """W Rᵀ of maps (…, d), or R b of vectors."""
+        if len(self.factors) == 1:
+            return np.asarray(W @ self.factors[0].T)
+        outer, inner = self.factors
+        split = (W.reshape(-1, len(inner)) @ inner.T).reshape(-1, len(outer), len(inner))
+        return np.asarray(outer @ split).reshape(W.shape)
+
+
+def random_rotation(size: int, seed: int) -> Rotation:
+    """A random rotation, the Kronecker product of two of nearly equal sizes; of a prime size one that is uniform (Haar)."""
+    small = next(a for a in range(isqrt(size), 0, -1) if size % a == 0)
+    if small == 1:
+        return Rotation((orthogonal(size, seed),))
+    return Rotation((orthogonal(small, seed), orthogonal(size // small, seed + 1)))
 
 
 def orthogonal(size: int, basis: npt.ArrayLike | int) -> Array:
@@ -114,15 +154,13 @@ def _privileged(model: Model) -> Iterator[str]:
         )
 
 
-def _rotate(R: Array, draft: Draft) -> None:
+def _rotate(turn: Rotation, draft: Draft) -> None:
     draft.learn_positions()
     reads = (*_READ, "W_transform" if draft.config.transform else "W_U")
     for name in _WRITE:
-        _put(draft, name, lambda W: R @ W)
-    for name in reads:
-        _put(draft, name, lambda W: W @ R.T)
-    for name in _VECTORS:
-        _put(draft, name, lambda b: b @ R.T)
+        _put(draft, name, turn.of_rows)
+    for name in (*reads, *_VECTORS):
+        _put(draft, name, turn.of_columns)
     if draft.config.tied and not draft.config.transform:
         draft.put("W_U", draft["W_E"].T)
     elif draft.config.tied:
@@ -131,4 +169,14 @@ def _rotate(R: Array, draft: Draft) -> None:
 
 def _put(draft: Draft, name: str, turn: Callable[[Array], Array]) -> None:
     if name in draft:
-        draft.put(name, turn(draft[name]), fresh=True)
+        draft.put(name, _by_layers(draft.stored(name), turn), fresh=True)
+
+
+def _by_layers(array: Array, turn: Callable[[Array], Array]) -> Array:
+    """An array turned, a layer at a time where it has layers, so that it is not held whole as it was."""
+    if array.ndim < 3:
+        return turn(np.asarray(array))
+    turned = np.empty(array.shape)
+    for layer in range(len(array)):
+        turned[layer] = turn(array[layer])
+    return turned

@@ -30,6 +30,10 @@ class Draft:
         self._arrays[name] = np.asarray(self._arrays[name])
         return self._arrays[name]
 
+    def stored(self, name: str) -> Array:
+        """An array to read, as it is stored: a layer or some rows at a time."""
+        return self._arrays[name]
+
     def edit(self, name: str) -> Array:
         """An array to write to: a copy, made once."""
         if name not in self._own:
