@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def for_each(work: Callable[[int], None], count: int) -> None:
@@ -25,6 +29,38 @@ def for_each(work: Callable[[int], None], count: int) -> None:
     with blas.limited(), ThreadPoolExecutor(workers) as pool:
         for _ in pool.map(work, range(count)):
             pass
+
+
+def in_turn(work: Callable[[Item], Made], items: Iterable[Item]) -> Generator[tuple[Item, Made], None, None]:
+    """Yield each item with what `work` makes of it, in order, while the next ones are worked on.
+
+    With threadpoolctl there are as many workers as BLAS has threads, and BLAS uses one in each of them until the last item, or
+    until the iterator is closed: what was begun by then is waited for and let go. Without, one after the other. Items are taken
+    in the calling thread, as many ahead as there are workers.
+
+    >>> list(in_turn(abs, [3, -1]))
+    [(3, 3), (-1, 1)]
+    """
+    blas = _blas()
+    workers = 1 if blas is None else blas.workers
+    if workers < 2:
+        for item in items:
+            yield item, work(item)
+        return
+    ahead = deque[tuple[Item, Future[Made]]]()
+    with own_workers(), ThreadPoolExecutor(workers) as pool:
+        try:
+            for item in items:
+                ahead.append((item, pool.submit(work, item)))
+                if len(ahead) == workers:
+                    first, made = ahead.popleft()
+                    yield first, made.result()
+            while ahead:
+                first, made = ahead.popleft()
+                yield first, made.result()
+        finally:
+            for _, made in ahead:
+                made.cancel()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import threading
 import pytest
 import threadpoolctl
 
-from pathexp.workers import for_each, one_thread, own_workers
+from pathexp.workers import for_each, in_turn, one_thread, own_workers
 
 
 def threads():
@@ -75,3 +75,34 @@ def test_a_search_leaves_threads_as_they_were():
     )
     assert px.expand(trace).top(3, trace.logit(1)).exact
     assert threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_items_are_worked_on_side_by_side_and_come_in_order():
+    met = threading.Barrier(2)
+
+    def work(item):
+        met.wait(timeout=30)  # the first waits until the second is worked on too
+        return threads(), item**2
+
+    assert list(in_turn(work, range(6))) == [(item, (1, item**2)) for item in range(6)]
+    assert threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_what_is_closed_or_raises_leaves_blas_as_it_was():
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        if item == 3:
+            raise ValueError("three")
+        return item
+
+    every = in_turn(work, range(100))
+    assert next(every) == (0, 0)
+    every.close()
+    assert threads() == 2 and len(begun) <= 3, "no more was begun than there are workers, and one"
+    with pytest.raises(ValueError, match="three"):
+        list(in_turn(work, range(2, 100)))
+    assert threads() == 2 and max(begun) <= 4

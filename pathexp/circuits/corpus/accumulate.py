@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 
-from ...arguments import TEXT, Kind, expect, instance, sequence_of, whole
+from ...arguments import TEXT, TRUTH, Kind, expect, instance, sequence_of, whole
 from ...errors import PathexpError
 from ...expansion.search import interrupts
+from ...workers import in_turn
 from .limits import NO_LIMITS, Limits
 from .tally import Measure, Merge, Tally, Tokens, added, marked
 
@@ -23,6 +25,7 @@ def accumulate(
     most: int | None = None,
     limits: Limits = NO_LIMITS,
     merge: Merge = added,
+    together: bool = False,
 ) -> Tally:
     """Sum a measure over windows of tokens, one at a time.
 
@@ -31,6 +34,7 @@ def accumulate(
     question: what is measured of what, in words; the tally of `limits.start` must have the same.
     most: how many windows to take at most, those of `limits.start` included.
     merge: how the sums of one more window are added to those so far.
+    together: measure as many windows at a time as there are cores, and add them in order; of `measure` alone.
 
     An interrupt (Ctrl-C) ends it after the window at hand; a second one, within the window.
     Raises PathexpError if `limits.start` answers another question or holds windows of another corpus.
@@ -48,14 +52,17 @@ def accumulate(
         most=(most, whole(0).or_none),
         limits=(limits, instance(Limits, "Limits")),
         merge=(merge, Kind("a function of two mappings", callable)),
+        together=(together, TRUTH),
     )
     stream = _checked(windows)
     found = _resumed(stream, question, limits.start)
     report = _Report(question, limits)
-    with interrupts() as interrupted:
+    chosen = islice(stream, None if most is None else max(0, most - found.windows))
+    every = in_turn(measure, chosen) if together else ((window, measure(window)) for window in chosen)
+    with interrupts() as interrupted, closing(every):
         try:
-            for window in islice(stream, None if most is None else max(0, most - found.windows)):
-                found = found.plus(window, measure(window), merge)
+            for window, measured in every:
+                found = found.plus(window, measured, merge)
                 if interrupted() or report.is_over(found):
                     break
             ended = interrupted()

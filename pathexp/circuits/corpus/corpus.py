@@ -31,6 +31,8 @@ FIRST_SEED = 0
 """The seed of windows at random lines where none is given."""
 BYTES_PER_TOKEN = 4
 """How many bytes per token a file must have for its windows to be drawn at random: fewer may not hold so many windows."""
+SHORT = 256
+"""Windows of so many tokens at most may be measured several at a time."""
 CHUNK = 1 << 16
 """Characters read from a file at a time."""
 
@@ -224,10 +226,18 @@ class Corpus:
         what: str,
         limits: Limits,
         taken: Iterable[Tokens] = (),
+        *,
+        together: bool = False,
     ) -> Tally:
-        """Sum a measure over the windows that are taken, or that were; `what` is measured, in words; see `accumulate`."""
+        """Sum a measure over the windows that are taken, or that were; `what` is measured, in words; see `accumulate`.
+
+        `together` holds for windows of 256 tokens at most, of which several fit into memory.
+        """
         question = question_of(what, model, self.length) + self.chosen
-        return accumulate(taken or self._windows(model), measure, question, most=self.most, limits=limits)
+        return accumulate(
+            taken or self._windows(model), measure, question, most=self.most, limits=limits,
+            together=together and self._length(model) <= SHORT,
+        )  # fmt: skip
 
 
 def _chunks(path: Path) -> Iterator[str]:

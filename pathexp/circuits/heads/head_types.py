@@ -21,7 +21,7 @@ from ...labels import head_label
 from ...model import Model
 from ...model.model import check_model
 from ..corpus.accumulate import accumulate
-from ..corpus.corpus import Source
+from ..corpus.corpus import SHORT, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
 from .losses import CopyLosses
@@ -186,6 +186,7 @@ def head_types(
         texts.question(f"attention types, {f'random seed {seed}' if corpus is None else 'a corpus'},"),
         most=runs,
         limits=limits,
+        together=2 * texts.copy <= SHORT,
     )
     return HeadTypes(_heads(found, texts), _losses(found, texts), texts.lengths, found)
 

@@ -9,25 +9,18 @@ import numpy as np
 from ...graph import Array
 from ...graph.from_weights import has_token_space, unembedding_rows, writing
 from ...model import Model
-from ...workers import for_each, own_workers
 from ..corpus.tally import Tokens
 from .repeated_tokens import TYPES, RepeatedRun, RepeatedTokens, predicts_next
 
 
 def measure(texts: RepeatedTokens, copy: Tokens) -> Mapping[str, Array]:
     """Return what is summed over copies: the measures at every length, by "length name"."""
-    measured: dict[int, Mapping[str, Array]] = {}
-
-    def work(at: int) -> None:
-        measured[at] = measured_run(texts.run(copy, texts.lengths[at]), furthest(texts))
-
-    with own_workers():  # texts of one length are short: threads of BLAS would wait for each other
-        for_each(work, len(texts.lengths))
-    return {
-        f"{length} {name}": array
-        for at, length in enumerate(texts.lengths)
-        for name, array in measured[at].items()
-    }
+    found: dict[str, Array] = {}
+    for length in texts.lengths:
+        run = texts.run(copy, length)
+        measured = measured_run(run, furthest(texts))
+        found |= {f"{length} {name}": array for name, array in measured.items()}
+    return found
 
 
 def furthest(texts: RepeatedTokens) -> int:

@@ -7,10 +7,13 @@ same for every head.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
+from ...algebra import Chain, Dense, LinearMap
 from ...algebra.operations import wide
 from ...graph import Array, WeakCache
 from ...graph.from_weights import embedding, require_token_space, unembedding
@@ -44,9 +47,27 @@ def token_grams(model: Model) -> TokenGrams:
 def _grams(model: Model) -> TokenGrams:
     require_token_space(model.config)
     check_predicts_tokens(model, "copying")
-    E, U = wide(embedding(model)), wide(unembedding(model))
+    table, reader = embedding(model), unembedding(model)
+    E = wide(table)
     matching = E @ E.T
-    return TokenGrams(matching, E @ U, _largest(matching), _largest(U.T @ U))
+    others = _behind(model, table, reader)
+    if others is None:
+        U = wide(reader)
+        return TokenGrams(matching, E @ U, _largest(matching), _largest(U.T @ U))
+    copying = _read_by(others, matching)
+    return TokenGrams(matching, copying, _largest(matching), _largest(_read_by(others, copying.T)))
+
+
+def _behind(model: Model, table: LinearMap, reader: LinearMap) -> tuple[LinearMap, ...] | None:
+    """What the unembedding reads through, where its table is the embedding itself, so that one Gram matrix is enough; else None."""
+    factors = reader.factors if isinstance(reader, Chain) else (reader,)
+    plain = model.config.tied and isinstance(table, Dense) and isinstance(factors[0], Dense)
+    return factors[1:] if plain else None
+
+
+def _read_by(factors: Sequence[LinearMap], rows: Array) -> Array:
+    """Rows times the product of some maps."""
+    return reduce(lambda some, factor: factor.T.apply(some), factors, rows)
 
 
 def _largest(gram: Array) -> float:

@@ -100,7 +100,7 @@ def kurtosis_tally(model: Model, corpus: Corpus, seed: int, limits: Limits) -> T
     c = model.config
     directions = {width: random_directions(width, seed) for width in {c.d_model, c.d_mlp or c.d_model}}
     what = f"kurtosis along {DIRECTIONS} directions from seed {seed}"
-    sums = corpus.accumulate(model, partial(_measured, model, directions), what, limits)
+    sums = corpus.accumulate(model, partial(_measured, model, directions), what, limits, together=True)
     sums.mean(next(iter(sums.sums), ""))
     return sums
 

@@ -140,7 +140,8 @@ def bottlenecks(
     sums, ranks = None, {}
     if corpus is not None:
         moments = partial(_moments, model, points)
-        sums = Corpus.of(corpus, model, WINDOWS).accumulate(model, moments, "moments of the stream", limits)
+        chosen, what = Corpus.of(corpus, model, WINDOWS), "moments of the stream"
+        sums = chosen.accumulate(model, moments, what, limits, together=True)
         ranks = {point: effective_rank(_variance(sums, point)) for point in points}
     return Bottlenecks(model, tuple(_rows(model.config, points, ranks)), sums)
 

@@ -159,7 +159,7 @@ def memory_management(
         {one.component: Ports(model).through(one.component) for one in heads},
     )
     measure = partial(cancelled, model, heads, bases, maps, tuple(neuron_lines(model, neurons)))
-    sums = Corpus.of(corpus, model, WINDOWS).accumulate(model, measure, what, limits)
+    sums = Corpus.of(corpus, model, WINDOWS).accumulate(model, measure, what, limits, together=True)
     sums.mean("nothing")
     return MemoryManagement(
         model,

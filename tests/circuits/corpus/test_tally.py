@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 import pathexp as px
 from pathexp.circuits.corpus import state
@@ -160,3 +161,17 @@ def test_sums_of_the_same_weights_read_another_way_are_not_taken_up(tmp_path):
     again = px.load(tmp_path / "attn-2l.npz")
     asked = [question_of("loss", each, 8).partition("weights")[2] for each in (model, again, sharper)]
     assert asked[0] == asked[1] != asked[2]
+
+
+def test_windows_measured_together_are_added_in_order_and_stopped_as_one_by_one():
+    def alone(window):
+        return {"last": np.array([10.0 ** int(window[0])])}
+
+    with threadpoolctl.threadpool_limits(limits=2, user_api="blas"):
+        for limits in (Limits(), Limits(seconds=0), Limits(start=accumulate(WINDOWS, alone, "ends", most=4))):
+            one, several = (
+                accumulate(WINDOWS, alone, "ends", limits=limits, together=together)
+                for together in (False, True)
+            )
+            assert several.sums["last"] == one.sums["last"]
+            assert (several.windows, several.tokens, several.mark) == (one.windows, one.tokens, one.mark)

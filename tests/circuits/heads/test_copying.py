@@ -11,7 +11,9 @@ from pathexp.algebra import Dense, Space, compose
 from pathexp.circuits.heads.copying import copying, ov_spectrum, qk_spectrum
 from pathexp.circuits.heads.induction_pairs import induction_pairs
 from pathexp.circuits.heads.spectrum import NO_EIGENVALUES, row_maximum_on_diagonal, spectrum
+from pathexp.circuits.heads.token_grams import token_grams
 from pathexp.errors import FreezeError, SpaceError
+from pathexp.graph.from_weights import embedding, unembedding
 from tests.shared_models import induction_2l_1h
 from tests.zoo import FAMILIES
 
@@ -147,3 +149,15 @@ def test_the_share_on_the_diagonal_is_of_columns_as_heads_shows_it():
     table = px.head(model, "L1H3").ov_table.dense()
     columns, rows = (float((table.argmax(axis=axis) == np.arange(1024)).mean()) for axis in (0, 1))
     assert found.on_diagonal("L1H3") == columns == shown["L1H3"] != rows
+
+
+@pytest.mark.parametrize("norm", [None, "rmsnorm", "layernorm"])
+def test_grams_of_a_tied_model_are_those_of_its_tables(norm):
+    """One Gram matrix where two tables are one: entries are sums of 41 products, off by a few roundings of their sizes."""
+    model = px.random_model(norm=norm, biases=True, d_vocab=41, tied=True)
+    E, U = embedding(model).dense(), unembedding(model).dense()
+    assert model.config.tied
+    found = token_grams(model)
+    for gram, left, right in ((found.matching, E, E.T), (found.copying, E, U)):
+        assert (np.abs(gram - left @ right) <= 1e-14 * (np.abs(left) @ np.abs(right)).max()).all()
+    assert found.out_size == pytest.approx(np.linalg.norm(U, 2), rel=1e-12)
