@@ -30,6 +30,10 @@ DEFAULT = 2 * 1024**3
 """2 GiB: all of a model of 135 million parameters, and one layer of a large one with room for what is derived."""
 
 
+PASSING = 16
+"""Arrays that pass take at most one byte in so many."""
+
+
 class Budget:
     """What is kept, by owner and key, the least recently used first to go; dropped with its owner.
 
@@ -53,12 +57,17 @@ class Budget:
         self._shared: Counter[int] = Counter()
         self._owners: dict[int, ref[object]] = {}
         self._places: dict[int, set[Place]] = {}
+        self._passing: OrderedDict[int, int] = OrderedDict()
         self._gone: deque[int] = deque()
         self._lock = Lock()
         self._total = 0
 
-    def get(self, owner: object, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of an owner and a key, made if it is not kept."""
+    def get(self, owner: object, key: Hashable, make: Callable[[], Value], *, passing: bool = False) -> Value:
+        """Return the value of an owner and a key, made if it is not kept.
+
+        ``passing``: large, and soon used no more, such as patterns of a long text. Of arrays that such values hold at most one byte
+        in sixteen of the limit is kept, and no value that refers to another.
+        """
         place = id(owner), key
         with self._lock:
             self._forget()
@@ -66,7 +75,7 @@ class Budget:
                 self._kept.move_to_end(place)
                 return self._kept[place][0]  # type: ignore[return-value]
         value = make()
-        self._put(owner, place, value)
+        self._put(owner, place, value, passing)
         return value
 
     def find(self, owner: object, key: Hashable) -> object | None:
@@ -90,7 +99,7 @@ class Budget:
             self._forget()
             return f"{self._total:,} bytes of {self.limit:,} kept in {len(self._kept):,} values"
 
-    def _put(self, owner: object, place: Place, value: object) -> None:
+    def _put(self, owner: object, place: Place, value: object, passing: bool) -> None:
         memory = dict(memory_of(value))
         with self._lock:
             self._forget()
@@ -102,6 +111,9 @@ class Budget:
             self._places.setdefault(place[0], set()).add(place)
             self._total += sum(size for array, size in memory.items() if not self._shared[array])
             self._shared.update(memory.keys())
+            if passing:
+                self._passing.update(memory)
+                self._let_pass()
             self._shrink()
 
     def _note(self, owner: int, _: object) -> None:
@@ -117,6 +129,13 @@ class Budget:
         while self._total > self.limit and self._kept:
             self._drop(next(iter(self._kept)))
 
+    def _let_pass(self) -> None:
+        """Drop all that refers to the oldest arrays that pass, until few enough bytes of them are left."""
+        while len(self._passing) > 1 and sum(self._passing.values()) * PASSING > self.limit:
+            oldest = next(iter(self._passing))
+            for place in [place for place, (_, memory) in self._kept.items() if oldest in memory]:
+                self._drop(place)
+
     def _drop(self, place: Place) -> None:
         _, memory = self._kept.pop(place)
         self._places[place[0]].discard(place)
@@ -124,6 +143,7 @@ class Budget:
             self._shared[array] -= 1
             if not self._shared[array]:
                 del self._shared[array]
+                self._passing.pop(array, None)
                 self._total -= size
 
     def _forget(self) -> None:

@@ -112,3 +112,23 @@ def test_the_environment_sets_it() -> None:
     found = subprocess.run([sys.executable, "-c", told], env={**os.environ, "PATHEXP_MEMORY": "5MB"},
                            capture_output=True, text=True, check=True)  # fmt: skip
     assert found.stdout == "5000000\n"
+
+
+def test_arrays_that_pass_leave_room_for_what_stays():
+    """Of values that refer to large arrays that pass few are kept, whoever refers to them; all others stay."""
+    budget, owner = Budget(16 * 8 * 200), Owner()
+    stays = budget.get(owner, "stays", lambda: np.ones(400))
+    arrays = [np.ones(100) for _ in range(5)]
+    for at, array in enumerate(arrays):
+        budget.get(owner, at, lambda array=array: array, passing=True)
+        budget.get(owner, ("part", at), lambda array=array: (array[3:], np.ones(2)))
+    kept = [at for at in range(5) if budget.find(owner, at) is not None]
+    assert kept == [3, 4] == [at for at in range(5) if budget.find(owner, ("part", at)) is not None]
+    assert budget.find(owner, "stays") is stays
+
+
+def test_one_array_that_passes_is_kept_however_small_the_share():
+    budget, owner = Budget(8 * 250), Owner()
+    for at in range(3):
+        budget.get(owner, at, lambda: np.ones(100), passing=True)
+        assert [budget.find(owner, each) is not None for each in range(at + 1)] == [False] * at + [True]

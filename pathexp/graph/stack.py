@@ -166,17 +166,21 @@ def _apart(words: Sequence[tuple[Factor, ...]]) -> tuple[list[Array], Array | No
 
 
 def _side_by_side(arrays: Sequence[Array]) -> Array:
-    """Arrays (n, n) stacked; the array that they are cut from, if they are all of it in order."""
-    whole = arrays[0].base
-    if not isinstance(whole, np.ndarray) or whole.dtype != np.float64 or whole.shape[:1] != (len(arrays),):
+    """Arrays (n, n) stacked; a part of the array that they are cut from, if they lie in it one after another."""
+    whole, first = arrays[0].base, arrays[0]
+    if not isinstance(whole, np.ndarray) or whole.dtype != np.float64 or not whole.flags.c_contiguous:
         return np.stack(arrays)
-    places = [*map(_place, whole)]
-    return whole if whole.ndim == 3 and places == [*map(_place, arrays)] else np.stack(arrays)
+    begin = _address(first)
+    for at, array in enumerate(arrays):  # a turned one begins at the same place
+        lies = array.base is whole and array.flags.c_contiguous and array.shape == first.shape
+        if not lies or _address(array) != begin + at * first.nbytes:
+            return np.stack(arrays)
+    offset = (begin - _address(whole)) // first.itemsize
+    return whole.reshape(-1)[offset : offset + len(arrays) * first.size].reshape(len(arrays), *first.shape)
 
 
-def _place(array: Array) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Where an array begins, how large it is and how it steps: a transposed one begins at the same place."""
-    return array.ctypes.data, array.shape, array.strides
+def _address(array: Array) -> int:
+    return int(array.ctypes.data)
 
 
 def _dense(word: tuple[Factor, ...]) -> Array:

@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from ..budget import BUFFERS
 from .attention import per_head, softmax
 from .config import Config
 from .score_rows import Piece, each_piece
@@ -47,14 +48,14 @@ def scores_and_patterns(
     shape = (*queries.shape[:3], queries.shape[2])
 
     def scores(layer: int) -> Array:
-        made = np.full(shape[1:], -np.inf)
+        made = _filled(shape[1:], -np.inf)
         each_piece(
             queries[layer], per_head(keys[layer], config), layer, config, partial(Piece.put, whole=made)
         )
         return made
 
     def patterns(layer: int) -> Array:
-        made = np.zeros(shape[1:])
+        made = _filled(shape[1:], 0.0)
 
         def put(piece: Piece, found: Array) -> None:
             piece.put(softmax(found, None if sinks is None else sinks[layer][piece.heads]), made)
@@ -76,6 +77,13 @@ def by_layer(name: str, shape: tuple[int, ...], make: Callable[[int], Array]) ->
     return made
 
 
+def _filled(shape: tuple[int, ...], value: float) -> Array:
+    """An array of one number, in memory that others let go."""
+    made = BUFFERS.array(shape)
+    made.fill(value)
+    return made
+
+
 def _later(name: str, shape: tuple[int, ...], make: Callable[[int], Array]) -> Array:
     """An array of all layers that is made where asked for; minus infinity may be in it."""
-    return cast(Array, StoredLayers(name, shape, make, finite=False))
+    return cast(Array, StoredLayers(name, shape, make, finite=False, passing=True))

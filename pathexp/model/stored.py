@@ -88,14 +88,24 @@ class Stored(NDArrayOperatorsMixin):
 class StoredLayers(Stored):
     """One array a layer: `read` makes that of a layer, float64, whenever it is asked for; `finite` says to check its numbers.
 
+    ``passing``: arrays of a long run rather than weights; few of them are kept.
+
     >>> stored = StoredLayers("W_in", (2, 1, 3), lambda layer: np.full((1, 3), float(layer)))
     >>> stored[1], stored[1, 0, 2], stored.mean()
     (array([[1., 1., 1.]]), np.float64(1.0), np.float64(0.5))
     """
 
-    def __init__(self, name: str, shape: Shape, read: Callable[[int], Array], *, finite: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        read: Callable[[int], Array],
+        *,
+        finite: bool = True,
+        passing: bool = False,
+    ) -> None:
         super().__init__(name, shape)
-        self._read, self._finite = read, finite
+        self._read, self._finite, self._passing = read, finite, passing
 
     def whole(self) -> Array:
         """Return all layers stacked; as many bytes as `nbytes` says."""
@@ -106,7 +116,7 @@ class StoredLayers(Stored):
 
     def layer(self, layer: int) -> Array:
         """Return the array of one layer, read-only. Raises WeightsError if a number in it is not finite."""
-        return BUDGET.get(self, layer, lambda: self._raised(layer))
+        return BUDGET.get(self, layer, lambda: self._raised(layer), passing=self._passing)
 
     def __getitem__(self, index: Any) -> Any:
         first, *rest = index if isinstance(index, tuple) and index else (index,)

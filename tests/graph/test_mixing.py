@@ -84,19 +84,26 @@ def test_sizes_that_leave_the_range_are_taken_from_what_is_written():
     np.testing.assert_allclose(kernel.sizes(x, np.arange(2)), wanted, rtol=1e-12)
 
 
-def test_patterns_side_by_side_are_taken_as_they_lie_only_if_they_are_all_of_an_array_in_order():
+def test_patterns_side_by_side_are_taken_as_they_lie_only_if_they_follow_one_another():
     """Each is where its array says; parts that are turned, exchanged or left out are copied."""
-    whole = np.random.default_rng(0).standard_normal((3, 5, 5))
+    whole = np.random.default_rng(0).standard_normal((4, 5, 5))
     parts = list(whole)
-    assert _side_by_side(parts) is whole
+    for some in (parts, parts[:2], parts[1:3]):
+        assert np.shares_memory(_side_by_side(some), whole)
+        np.testing.assert_array_equal(_side_by_side(some), np.array(some))
+    lent = np.frombuffer(np.random.default_rng(1).standard_normal(75).data).reshape(3, 5, 5)
+    assert np.shares_memory(_side_by_side(list(lent)), lent)
+    np.testing.assert_array_equal(_side_by_side(list(lent)), lent)
     spread = [np.broadcast_to(np.float64(2.0), (5, 5))]
     for others in (
         spread,
         [part.T for part in parts],
         parts[::-1],
-        parts[:2],
+        parts[::2],
+        [parts[0], parts[2], parts[1]],
+        [parts[0], lent[0]],
         [part.copy() for part in parts],
     ):
         found = _side_by_side(others)
-        assert found is not whole
+        assert not np.shares_memory(found, whole)
         np.testing.assert_array_equal(found, np.array(others))

@@ -7,7 +7,7 @@ over all paths that take the edge. With a mask only the open edges exist, and ea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,7 +24,7 @@ MEMORY_LIMIT = 2**28
 """How many numbers the pulled-back targets of all nodes may hold (2 GiB of float64)."""
 
 
-AT_ONCE = 32
+AT_ONCE = 16
 """How many writers are met with all later readers together: each such meeting reads all of these once."""
 
 
@@ -152,7 +152,10 @@ class FlowSweep:
         """The same where skips change nothing: what is written is met with later readers, some writers at a time, and let go."""
         wires, readers = self.wires, self.backward.readers
         flows = np.zeros((len(wires.writers), wires.copies, wires.columns))
-        x, fresh, first = np.zeros(self._shape), _Fresh(flows, self._met), 0
+        room = np.empty(
+            (min(AT_ONCE, len(wires.writers)) + max(map(len, wires.members), default=0), *self._shape)
+        )
+        x, fresh, first = np.zeros(self._shape), _Fresh(flows, self._met, room), 0
         for depth in range(len(self._kernels) + 1):
             for row, state, value in wires.entering(depth):
                 entered = np.zeros((1, *self._shape))
@@ -277,32 +280,27 @@ class _Fresh:
 
     flows: Array
     met: Callable[[Array, Array], Array]
+    written: Array
     rows: list[int] = field(default_factory=list)
-    written: list[Array] = field(default_factory=list)
 
     def add(self, rows: Indices, written: Array) -> None:
         """Add what some writers write."""
+        begin = len(self.rows)
         self.rows.extend(int(row) for row in rows)
-        self.written.append(written)
+        if len(self.rows) > len(self.written):
+            self.written = np.concatenate([self.written[:begin], written])
+        else:
+            self.written[begin : len(self.rows)] = written
 
     def meet(self, readers: Array, first: int, end: int) -> None:
         """Meet what is fresh with some readers."""
         if not self.rows or first == end:
             return
-        for rows, written in zip(self._rows(), self.written, strict=True):
-            found = self.met(written, readers[first:end])
-            self.flows[rows, :, first:end] = found.reshape(len(rows), self.flows.shape[1], end - first)
+        found = self.met(self.written[: len(self.rows)], readers[first:end])
+        self.flows[self.rows, :, first:end] = found.reshape(len(self.rows), self.flows.shape[1], end - first)
 
     def settle(self, readers: Array, begin: int) -> None:
         """Meet with all later readers what has become much, and let it go."""
         if len(self.rows) >= AT_ONCE:
-            whole = np.concatenate(self.written)
-            self.written = [whole]
             self.meet(readers, begin, len(readers))
-            self.rows, self.written = [], []
-
-    def _rows(self) -> Iterator[list[int]]:
-        begin = 0
-        for written in self.written:
-            yield self.rows[begin : begin + len(written)]
-            begin += len(written)
+            self.rows = []
