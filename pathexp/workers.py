@@ -63,6 +63,19 @@ def in_turn(work: Callable[[Item], Made], items: Iterable[Item]) -> Generator[tu
                 made.cancel()
 
 
+def each(work: Callable[[int], None], count: int, cost: int) -> None:
+    """Call `work` with every number below `count`, on all cores if so many multiplications are worth it."""
+    if cost > WORTH:
+        for_each(work, count)
+        return
+    for at in range(count):
+        work(at)
+
+
+WORTH = 2**26
+"""How many multiplications are worth more than the start of a worker."""
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let BLAS use one thread meanwhile: with another number of them the last bits of a product may be others.

@@ -12,8 +12,8 @@ from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, unions
 from pathexp.expansion.search.ellipsoids import loosened, united
 from pathexp.expansion.search.enclosing import enclosing, holds
+from pathexp.expansion.search.fields import Fields
 from pathexp.expansion.search.layout import Layout
-from pathexp.expansion.search.present import by_rows
 from pathexp.expansion.search.sizes import shed, shed_alike
 from pathexp.graph import pull, push
 from tests.zoo import FAMILIES, ZOO
@@ -159,7 +159,8 @@ def test_a_component_pulls_the_same_whether_its_matrices_are_kept_or_not():
         fields = rng.standard_normal((7, *single.size)) * (rng.random((7, single.size[0], 1)) < 0.4)
         for dense in (True, False):
             kept = type(single)(single.index, single.operator, single.size, True, dense)
-            np.testing.assert_allclose(kept.pull(fields), pull(single.operator, fields), atol=1e-12)
+            found = kept.pull(Fields.of(fields)).dense()
+            np.testing.assert_allclose(found, pull(single.operator, fields), atol=1e-12)
             np.testing.assert_allclose(kept.push(fields), push(single.operator, fields), atol=1e-12)
             for at in range(single.size[0]):
                 np.testing.assert_allclose(kept.matrix(at), single.matrices[at], atol=1e-13)
@@ -188,18 +189,3 @@ def test_many_streams_share_bounds_that_are_no_smaller_than_their_own():
         assert np.all(alike[longest, positions] <= 30 * own[longest, positions])
         with np.errstate(all="ignore"):
             assert np.isinf(shed_alike(single.operator, unknown)[4, 2])
-
-
-def test_rows_that_are_zero_are_left_out_of_products():
-    rng = np.random.default_rng(6)
-    fields = rng.standard_normal((1300, 3, 4)) * (rng.random((1300, 3, 1)) < 0.5)
-    matrix, seen = rng.standard_normal((4, 5)), []
-
-    def work(rows, positions):
-        seen.append(len(rows))
-        assert rows.any(axis=1).all() and len(positions) == len(rows)
-        return rows @ matrix
-
-    np.testing.assert_allclose(by_rows(work, fields, 5), fields @ matrix, atol=1e-12)
-    assert sum(seen) == fields.any(axis=-1).sum() < fields.shape[0] * 3
-    assert by_rows(work, fields[:0], 5).shape == (0, 3, 5)

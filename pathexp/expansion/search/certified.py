@@ -18,7 +18,7 @@ from .budget import Budget
 from .entries import SINK
 from .farthest import farthest
 from .finds import threshold, valued
-from .found import Best, Suffixes, Valued, by_size
+from .found import CONTENDERS, Best, Suffixes, Valued, by_size
 from .goal import Goal
 from .layout import Layout
 from .reach import Bounds, Reach
@@ -27,6 +27,9 @@ from .tables import Tables, tables
 
 BEAM = 8
 """How many suffixes per block the narrowest beam keeps; wider ones keep one for every 64 paths asked for."""
+
+ALL = sys.maxsize
+"""How many paths a sweep looks for that lists none."""
 
 NORM_NODES = 2_000
 """How many suffixes norms may keep before sets are made instead."""
@@ -55,17 +58,19 @@ def search(
     with np.errstate(all="ignore"), own_workers():
         first = valued(tables(walk).layout, goal, known)
         found = _searched(walk, k, goal, budget, Found(first, len(first), False, float("inf")))
-        paths = _settled(tables(walk).layout, goal, found.paths)
-    return Found(
-        [Valued(goal.units(path.value), path.word, goal.most(path.error)) for path in paths],
-        found.examined,
-        found.exact,
-        goal.most(found.bound),
+        found = _cut(k, replace(found, paths=_settled(tables(walk).layout, goal, found.paths)), 0)
+    return replace(
+        found,
+        paths=[Valued(goal.units(path.value), path.word, goal.most(path.error)) for path in found.paths],
+        bound=goal.most(found.bound),
     )
 
 
-SETTLED = 512
+SETTLED = 2 * CONTENDERS
 """How many listed paths are evaluated once more, each by itself: what they do bounds their errors better than what any path may."""
+
+BLUR = 2.0**-12
+"""What a sweep may leave out of an ending in each component, as a share of its threshold, where all that it lists is settled."""
 
 
 def _settled(layout: Layout, goal: Goal, paths: list[Valued]) -> list[Valued]:
@@ -138,7 +143,7 @@ def certify(walk: Walk, target: Target, bound: float) -> Certificate | None:
         if (recorded := known.recorded()) is None:
             return None
         bounds, sets = recorded
-        sweep = _sweep(known, bounds, sys.maxsize, goal, Budget(), goal.scaled(bound), None)
+        sweep = _sweep(known, bounds, ALL, goal, Budget(), goal.scaled(bound), None)
     suffixes = sweep.best.suffixes
     return Certificate(
         tuple(frozenset(entries.words) for entries in known.entries),
@@ -162,17 +167,30 @@ def _joined(k: int, found: Found, other: Found) -> Found:
     """One answer from two over the same paths: what either found, and the better bound on what neither did."""
     values = {path.word: path for path in other.paths}
     values |= {path.word: _surer(path, values.get(path.word, path)) for path in found.paths}
-    paths = sorted(values.values(), key=by_size)
-    cut = max((abs(path.value) + path.error for path in paths[k:]), default=0.0)
-    bound = max(min(found.bound, other.bound), cut)
-    return Found(paths[:k], found.examined + other.examined, found.exact or other.exact, bound)
+    both = Found(
+        sorted(values.values(), key=by_size),
+        found.examined + other.examined,
+        found.exact or other.exact,
+        min(found.bound, other.bound),
+    )
+    return _cut(k, both, CONTENDERS)
+
+
+def _cut(k: int, found: Found, room: int) -> Found:
+    """The first k paths, and at most so many more that may belong to them; the bound holds for all others."""
+    line = threshold(found.paths[:k], k)
+    close = [path for path in found.paths[k:] if abs(path.value) + path.error > line][:room]
+    kept = {path.word for path in (*found.paths[:k], *close)}
+    left = (abs(path.value) + path.error for path in found.paths if path.word not in kept)
+    return replace(found, paths=[*found.paths[:k], *close], bound=max(found.bound, max(left, default=0.0)))
 
 
 def _sweep(
     known: Tables, bounds: Bounds, k: int, goal: Goal, budget: Budget, floor: float, width: int | None
 ) -> Sweep:
     best = Best(k, known.entries[-1].words, known.walk.graph.sink.label, Suffixes(), floor)
-    sweep = Sweep(known, bounds, best, budget, width)
+    blur = BLUR if k <= SETTLED - CONTENDERS or k == ALL else 0.0
+    sweep = Sweep(known, bounds, best, budget, width, blur)
     sweep.run(goal)
     budget.say(f"{'exact' if width is None else 'beam'}: {len(sweep.best.suffixes):,} suffixes kept")
     return sweep

@@ -50,6 +50,9 @@ def by_size(path: Valued) -> tuple[float, tuple[str, ...]]:
     return -abs(path.value), path.word
 
 
+CONTENDERS = 256
+"""How many paths beyond the k largest are kept because of what all of them may be off by."""
+
 Offer = tuple[Array, Array, Indices, Indices, Indices]
 """Values of paths, how far each may be off, the endings and entries they are made of, and the number of the label between."""
 
@@ -108,14 +111,16 @@ class Best:
         return values, errors, parents, entries, labels
 
     def _cut(self) -> None:
-        """Keep the k largest, the earlier of equals, and raise the threshold to the least of them."""
+        """Keep the k largest, the earlier of equals, raise the threshold to the least of them, and keep who may belong to them."""
         offers = self._all()
         sizes, errors = np.abs(offers[0]), offers[1]
         order = np.argsort(-sizes, kind="stable")
-        kept, left = np.sort(order[: self.k]), order[self.k :]
+        first, others = order[: self.k], order[self.k :]
+        if len(first) == self.k:
+            self.threshold = max(self.floor, self.threshold, float(np.min((sizes - errors)[first])))
+        close = others[(sizes + errors)[others] > self.threshold][:CONTENDERS]
+        kept, left = np.sort(np.concatenate([first, close])), np.setdiff1d(others, close)
         self.missed = max(self.missed, float(np.max((sizes + errors)[left], initial=0.0)))
-        if len(kept) == self.k:
-            self.threshold = max(self.floor, self.threshold, float(np.min((sizes - errors)[kept])))
         values, errors, parents, entries, labels = offers
         self._offers = [(values[kept], errors[kept], parents[kept], entries[kept], labels[kept])]
         self._kept, self._waiting = len(kept), 0
@@ -125,7 +130,7 @@ class Best:
         self.missed = max(self.missed, float(finite(bounds).max(initial=0.0)))
 
     def words(self) -> list[Valued]:
-        """The paths found, the largest first, equals in the order of their labels."""
+        """The k paths found and who may belong to them, the largest first, equals in the order of their labels."""
         self._cut()
         found = [
             Valued(float(value), self._word(int(parent), int(entry), self.labels[label]), float(error))

@@ -82,13 +82,11 @@ class Heads:
         """The size of a value, r."""
         return int(self.read.shape[1])
 
-    def moved(self, values: Array) -> Array:
-        """Covectors at the heads' results (m, n, C · r) to covectors at their values, (C, m, n, r)."""
-        m, n, _ = values.shape
-        heads = len(self.members)
-        apart = values.reshape(m, n, heads, self.width).transpose(2, 1, 0, 3).reshape(heads, n, -1)
-        turned = self.patterns.transpose(0, 2, 1) @ apart
-        return turned.reshape(heads, n, m, self.width).transpose(0, 2, 1, 3)
+    def moved(self, row: int, values: Array) -> Array:
+        """Covectors (m, n, r) at the results of one head, at its values."""
+        m, n, r = values.shape
+        turned = self.patterns[row].T @ values.transpose(1, 0, 2).reshape(n, m * r)
+        return np.asarray(turned.reshape(n, m, r).transpose(1, 0, 2))
 
     def values(self, x: Array) -> Array:
         """Streams (E, n, d) as each head's values before it moves them, (C, E, n, r)."""

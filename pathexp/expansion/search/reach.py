@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graph import Array, Indices
-from .present import at_each_position, each, present
-from .rounding import SINGLE, finite, gamma, lengths
+from ...workers import each
+from .fields import Fields
+from .rounding import SINGLE, finite, gamma
 
 States = frozenset[int]
 
@@ -49,20 +50,29 @@ class Reach:
         lost = (gamma(d + 6, SINGLE) + gamma(r + 6, SINGLE)) * norms + 8 * d * r * _LEAST
         return cls(norms * scales + off if longest is None else longest, single, scales, lost * scales + off)
 
-    def bound(self, fields: Array) -> Array:
-        """Upper bounds on |value| over all prefixes in the set, for covectors (m, n, d): (m,)."""
-        sizes = lengths(fields)
+    def bounds(self, fields: Fields) -> Array:
+        """Upper bounds on what any prefix in the set adds at each position, (m, n)."""
+        sizes = fields.lengths
         if self.factors is None or self.scales is None or self.lost is None:
-            return np.asarray(sizes @ self.lengths)
+            return np.asarray(sizes * self.lengths)
         most, factors, scales, lost = np.zeros(sizes.shape), self.factors, self.scales, self.lost
 
         def work(at: int, rows: Indices) -> None:
-            ones = (fields[rows, at] / sizes[rows, at, None]).astype(np.float32)
+            owners = fields.owners[rows]
+            ones = (fields.rows[rows] / sizes[owners, at, None]).astype(np.float32)
             met = ones @ factors[at]
-            most[rows, at] = np.sqrt(np.einsum("mr,mr->m", met, met)) * scales[at] + lost[at]
+            most[owners, at] = np.sqrt(np.einsum("mr,mr->m", met, met)) * scales[at] + lost[at]
 
-        at_each_position(work, present(fields), factors[0].size)
-        return np.asarray(np.einsum("mn,mn->m", sizes, most))
+        fields.at_positions(work, factors[0].size)
+        return np.asarray(sizes * most)
+
+
+@dataclass(frozen=True, eq=False)
+class Most:
+    """How much any prefix can add to endings: in all (m,), and at each position (m, n)."""
+
+    total: Array
+    each: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +90,15 @@ class Bounds:
     streams: tuple[Mapping[int, Reach], ...] = ()
     most: tuple[Array, ...] = ()
 
-    def bound(self, b: int, component: int, states: States, fields: Array) -> Array | None:
-        """Bounds on any longer path through a component: covectors (m, n, r) at its values or outputs: (m,).
+    def bound(self, b: int, component: int, states: States, fields: Fields) -> Most | None:
+        """Bounds on any longer path through a component, for covectors at its values or outputs.
 
         None if there is no such path.
         """
         return _most(self.blocks[b].get(component, {}), states, fields)
 
-    def below(self, b: int, states: States, fields: Array) -> Array | None:
-        """Bounds on any path that reaches covectors (m, n, d) on the stream in front of a block; None if unknown."""
+    def below(self, b: int, states: States, fields: Fields) -> Most | None:
+        """Bounds on any path that reaches covectors on the stream in front of a block; None if unknown."""
         return _most(self.streams[b], states, fields) if self.streams and self.streams[b] else None
 
     def lengths(self, b: int, component: int, states: States, n: int) -> Array:
@@ -98,6 +108,8 @@ class Bounds:
         return np.asarray(np.max(found, axis=0)) if found else np.zeros(n)
 
 
-def _most(known: Mapping[int, Reach], states: States, fields: Array) -> Array | None:
-    found = [known[state].bound(fields) for state in sorted(states) if state in known]
-    return finite(np.max(found, axis=0) * _UP) if found else None
+def _most(known: Mapping[int, Reach], states: States, fields: Fields) -> Most | None:
+    found = [finite(known[state].bounds(fields)) * _UP for state in sorted(states) if state in known]
+    if not found:
+        return None
+    return Most(np.max([each.sum(axis=1) for each in found], axis=0) * _UP, np.max(found, axis=0))

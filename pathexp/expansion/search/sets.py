@@ -13,11 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Array, Operator
-from ...workers import for_each
+from ...workers import each, for_each
 from .ellipsoids import carried, factor, factors, padded, summed, times_triangle, united, with_points
 from .entries import Entries
 from .layout import Heads, Layout
-from .present import each
 from .rounding import gamma, lengths
 from .single import Single
 from .sizes import frobenius, shed

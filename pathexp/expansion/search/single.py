@@ -10,7 +10,7 @@ import numpy as np
 
 from ...graph import Array, Gate, Indices, Operator, Part, Step, cost, is_local, pull, push, word_map
 from ...workers import for_each
-from .present import at_each_position, by_rows, present
+from .fields import Fields
 from .rounding import finite, gamma, lengths
 from .sizes import lost, magnitude, tight
 
@@ -111,19 +111,22 @@ class Single:
         for_each(work, self.size[0])
         return found
 
-    def pull(self, r: Array) -> Array:
-        """Covectors (m, n, d) on what it writes as covectors on what it reads."""
+    def pull(self, fields: Fields) -> Fields:
+        """Covectors on what it writes as covectors on what it reads."""
         _, d = self.size
         if not self.dense:
-            return by_rows(self._pulled, r, d) if _is_simple(self.operator) else pull(self.operator, r)
-        found = np.zeros_like(r)
+            simple = _is_simple(self.operator)
+            return (
+                fields.mapped(self._pulled, d) if simple else Fields.of(pull(self.operator, fields.dense()))
+            )
+        found = np.empty_like(fields.rows)
 
         def work(at: int, rows: Indices) -> None:
-            found[rows, at] = r[rows, at] @ self.matrices[at].T
+            found[rows] = fields.rows[rows] @ self.matrices[at].T
 
         _ = self.matrices
-        at_each_position(work, present(r), d * d)
-        return found
+        fields.at_positions(work, d * d)
+        return fields.holding(found)
 
     def _pulled(self, rows: Array, positions: Indices) -> Array:
         """Rows (R, d) at some positions (R,), pulled back through parts that keep to every position."""

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from ...graph import Array, Indices, pull
 from .budget import Budget
 from .entries import SINK
+from .fields import Fields
 from .found import Best
 from .goal import Goal
 from .layout import Heads
 from .losses import ABSOLUTE, Losses
-from .present import by_rows
-from .reach import Bounds, States
-from .rounding import lengths, sizes_met
+from .reach import Bounds, Most, States
+from .rounding import lengths
 from .single import Single
 from .tables import Tables
 
@@ -43,12 +43,12 @@ Seat = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Suffixes that begin with one component, or the sink alone: covectors (m, n, r), numbers, bounds, slacks (m,).
+    """Suffixes that begin with one component, or the sink alone: their covectors, numbers, bounds, slacks (m,).
 
     With a seat the covectors are at the values of that head, else on the stream.
     """
 
-    fields: Array
+    fields: Fields
     numbers: Indices
     bounds: Array
     slack: Array
@@ -60,7 +60,7 @@ class Group:
 class Piece:
     """Continuations into one component that passed the sieve."""
 
-    fields: Array
+    fields: Fields
     parents: Indices
     slack: Array
 
@@ -68,6 +68,8 @@ class Piece:
 @dataclass(eq=False)
 class Sweep:
     """The state of one sweep; `width` limits how many suffixes a block may add (a beam), None is exact.
+
+    Of every ending, covectors that are worth `blur` of the threshold may be left out, once in each component.
 
     What is stopped in the middle of a block leaves all that is open set aside, at bounds that hold behind the block.
     """
@@ -77,6 +79,7 @@ class Sweep:
     best: Best
     budget: Budget
     width: int | None = None
+    blur: float = 0.0
     open: list[Group] = field(default_factory=list)
     held: int = 0
     done: bool = False
@@ -86,12 +89,12 @@ class Sweep:
         """Sweep from a target on the final stream to the first block, or until the budget is spent."""
         depth = len(self.tables.layout.skips)
         states = self.tables.layout.final
-        fields, root = goal.field[None], np.zeros(1, dtype=np.int64)
+        fields, root = Fields.of(goal.field[None]), np.zeros(1, dtype=np.int64)
         slack = np.full(1, self.losses.at_start(goal))
         self._direct(depth, SINK, "", states, fields, root, slack)
-        bounds = self.bounds.bound(depth, SINK, states, fields)
-        if bounds is not None:
-            self.open = [Group(fields, root, bounds + slack, slack, states)]
+        most = self.bounds.bound(depth, SINK, states, fields)
+        if most is not None:
+            self.open = [Group(fields, root, most.total + slack, slack, states)]
         for b in reversed(range(depth)):
             if not self._block(b):
                 break
@@ -120,6 +123,7 @@ class Sweep:
         self.open = self._merged([*map(partial(self._lowered, b), self.open), *kept])
         if width is not None:
             self.open = self._beam(self.open, OPEN * width)
+        self.held = sum(group.fields.nbytes for group in self.open)
         return not self._spent
 
     @property
@@ -147,7 +151,11 @@ class Sweep:
     def _lowered(self, b: int, group: Group) -> Group:
         """Suffixes that were carried over a block with the bounds that hold in front of it, where those are known."""
         below = self.bounds.below(b, group.states, group.fields) if group.seat is None else None
-        return group if below is None else replace(group, bounds=np.fmin(group.bounds, below + group.slack))
+        return (
+            group
+            if below is None
+            else replace(group, bounds=np.fmin(group.bounds, below.total + group.slack))
+        )
 
     def _through(self, b: int, single: Single, group: Group) -> list[Group]:
         """Continue a group into a component that is no head: valued and bounded before anything is pulled back."""
@@ -156,23 +164,38 @@ class Sweep:
             return []
         label = self.tables.layout.walk.graph.blocks[b].components[single.index].label
         self._direct(b, single.index, label, states, group.fields, group.numbers, group.slack)
-        bounds = self.bounds.bound(b, single.index, states, group.fields)
-        if bounds is None:
+        most = self.bounds.bound(b, single.index, states, group.fields)
+        if most is None:
             return []
-        slack = group.slack + sizes_met(group.fields, self.losses.through(b, single.index)) + ABSOLUTE
-        bounds = bounds + slack
-        kept = self._kept_of(bounds)
+        slack = group.slack + group.fields.sizes_met(self.losses.through(b, single.index)) + ABSOLUTE
+        found = self._opened(
+            label, most, Group(group.fields, group.numbers, most.total + slack, slack, states)
+        )
+        return [replace(part, fields=single.pull(part.fields)) for part in found]
+
+    def _opened(self, label: str, most: Most, group: Group) -> list[Group]:
+        """Those of a group, by the numbers of their parents, that longer paths may still reach the threshold through.
+
+        Covectors that no prefix can make anything of are left out, and what they might is slack.
+        """
+        kept = self._above(group.bounds, self.best.threshold)
         if not kept.any():
             return []
         numbers = self.best.suffixes.add(label, group.numbers[kept])
-        self.held += int(kept.sum()) * group.fields[0].nbytes
-        return [Group(single.pull(group.fields[kept]), numbers, bounds[kept], slack[kept], states)]
+        dropped, lost = self._negligible(most.each[kept])
+        group = replace(_only(group, kept), numbers=numbers)
+        group = replace(group, fields=group.fields.without(dropped), slack=group.slack + lost)
+        self.held += group.fields.nbytes
+        return [group]
 
-    def _kept_of(self, bounds: Array) -> NDArray[np.bool_]:
-        """Which endings may still reach the threshold; the others are set aside."""
-        kept = ~(bounds < self.best.threshold)
-        self.best.set_aside(bounds[~kept])
-        return np.asarray(kept)
+    def _negligible(self, each: Array) -> tuple[NDArray[np.bool_], Array]:
+        """Where covectors matter least, (m, n), and what they add at most in all, (m,): a little of the threshold."""
+        order = np.argsort(each, axis=1)
+        sums = np.cumsum(np.take_along_axis(each, order, axis=1), axis=1) * _UP
+        small = sums <= self.blur * self.best.threshold
+        dropped = np.zeros(each.shape, dtype=bool)
+        np.put_along_axis(dropped, order, small, axis=1)
+        return dropped, np.max(np.where(small, sums, 0.0), axis=1)
 
     def _pieces(self, b: int) -> Iterator[tuple[int, States, list[Piece]]]:
         """What passes the sieve of all open suffixes' continuations into heads, unless that alone is too much."""
@@ -201,39 +224,58 @@ class Sweep:
                 [self._sieve(b, s, int(c), q) for c, q in zip(heads.members, befores, strict=True)]
             )
             loses = self.losses.into_heads(b, s)
-            step = max(1, CHUNK // (layout.size[0] * heads.flat.shape[1]))
-            for at in range(0, len(group.numbers), step):
-                part = slice(at, at + step)
-                fields = heads.moved(self._at_results(b, s, heads, group, part))
-                slack = group.slack[part] + loses @ self._lengths(group, part).T + ABSOLUTE
-                most = np.einsum("cmn,cn->cm", lengths(fields), reach) + slack
-                yield from self._sifted(
-                    fields, most, slack, group.numbers[part], heads.members, befores, threshold
-                )
+            for part, fields in group.fields.slices(
+                CHUNK // heads.flat.shape[1], CHUNK // heads.patterns[0].size
+            ):
+                results = self._at_results(b, s, heads, group, fields)
+                stretch = 1.0 if group.seat is None else self._heads(group.seat).stretch
+                slack = group.slack[part] + loses @ fields.lengths.T * stretch + ABSOLUTE
+                for row, states in enumerate(befores):
+                    if states:
+                        yield from self._into(
+                            heads,
+                            row,
+                            states,
+                            results,
+                            reach[row],
+                            slack[row],
+                            group.numbers[part],
+                            threshold,
+                        )
 
-    def _sifted(
+    def _into(
         self,
-        fields: Array,
-        most: Array,
+        heads: Heads,
+        row: int,
+        states: States,
+        results: Fields,
+        reach: Array,
         slack: Array,
         numbers: Indices,
-        members: Indices,
-        befores: list[States],
         threshold: float,
     ) -> Iterator[tuple[int, States, Piece]]:
-        passed = ~(most < threshold)
-        for row, (member, states) in enumerate(zip(members, befores, strict=True)):
-            if not states:
-                continue
-            chosen = np.flatnonzero(passed[row])
-            self.best.set_aside(most[row][~passed[row]])
-            if len(chosen):
-                yield int(member), states, Piece(fields[row, chosen], numbers[chosen], slack[row, chosen])
+        """What passes one head: where lengths of results alone do not say no, the covectors at its values are made."""
+        columns = slice(row * heads.width, (row + 1) * heads.width)
+        here = results.holding(results.rows[:, columns])
+        sizes = lengths(here.rows) * (heads.amounts[row] @ reach)[here.at]
+        likely = self._above(here.summed(sizes) * _UP + slack, threshold)
+        if not likely.any():
+            return
+        moved = heads.moved(row, here.chosen(likely).dense())
+        slack, numbers = slack[likely], numbers[likely]
+        passed = self._above(lengths(moved) @ reach + slack, threshold)
+        if passed.any():
+            yield (
+                int(heads.members[row]),
+                states,
+                Piece(Fields.of(moved[passed]), numbers[passed], slack[passed]),
+            )
 
-    def _lengths(self, group: Group, part: slice) -> Array:
-        """How long a group's covectors are on the stream, (m, n)."""
-        stretch = 1.0 if group.seat is None else self._heads(group.seat).stretch
-        return lengths(group.fields[part]) * stretch
+    def _above(self, most: Array, threshold: float) -> NDArray[np.bool_]:
+        """Which endings may still reach a threshold; the others are set aside."""
+        above = ~(most < threshold)
+        self.best.set_aside(most[~above])
+        return np.asarray(above)
 
     def _heads(self, seat: Seat) -> Heads:
         b, s, _ = seat
@@ -258,19 +300,19 @@ class Sweep:
         taken = np.isin(known.states, sorted(states))
         return np.flatnonzero(taken if component == SINK else taken & ~known.listed[:, component])
 
-    def _at_results(self, b: int, s: int, heads: Heads, group: Group, part: slice) -> Array:
-        """A group's covectors at the results of all heads of a stack, (m, n, C · r)."""
+    def _at_results(self, b: int, s: int, heads: Heads, group: Group, fields: Fields) -> Fields:
+        """Some of a group's covectors at the results of all heads of a stack, rows of C · r numbers."""
         seat = group.seat
         matrix = heads.flat if seat is None else self.tables.link(*self._from(seat), b, s)
-        return by_rows(lambda rows, _: rows @ matrix, group.fields[part], matrix.shape[1])
+        return fields.mapped(lambda rows, _: rows @ matrix, matrix.shape[1])
 
     def _merged(self, groups: list[Group]) -> list[Group]:
         """What may still matter: big groups as they are, small ones of equal states as one group on the stream."""
         kept, small = [], dict[States, list[Group]]()
         for group in groups:
-            group = _only(group, self._kept_of(group.bounds))
-            m, n, r = group.fields.shape
-            if group.seat is None or m * n < r:
+            group = _only(group, self._above(group.bounds, self.best.threshold))
+            covectors, width = group.fields.rows.shape
+            if group.seat is None or covectors < width:
                 small.setdefault(group.states, []).append(group)
             else:
                 kept.append(group)
@@ -278,11 +320,11 @@ class Sweep:
 
     def _one(self, states: States, groups: list[Group]) -> Group:
         moved = [self._moved_to_stream(group) for group in groups]
-        fields, numbers, bounds, slack = (
+        numbers, bounds, slack = (
             np.concatenate([getattr(group, name) for group in moved])
-            for name in ("fields", "numbers", "bounds", "slack")
+            for name in ("numbers", "bounds", "slack")
         )
-        return Group(fields, numbers, bounds, slack, states)
+        return Group(Fields.joined([group.fields for group in moved]), numbers, bounds, slack, states)
 
     @staticmethod
     def _from(seat: Seat) -> tuple[int, int, int]:
@@ -294,8 +336,9 @@ class Sweep:
         if group.seat is None:
             return group
         b, s, row = group.seat
-        fields = group.fields @ self._heads(group.seat).read[row]
-        more = lengths(group.fields) @ self.losses.to_stream(b, s) + ABSOLUTE
+        read = self._heads(group.seat).read[row]
+        fields = group.fields.mapped(lambda rows, _: rows @ read, read.shape[1])
+        more = group.fields.lengths @ self.losses.to_stream(b, s) + ABSOLUTE
         return replace(group, fields=fields, slack=group.slack + more, bounds=group.bounds + more, seat=None)
 
     def _direct(
@@ -304,7 +347,7 @@ class Sweep:
         component: int,
         label: str,
         states: States,
-        fields: Array,
+        fields: Fields,
         parents: Indices,
         slack: Array,
     ) -> None:
@@ -312,27 +355,21 @@ class Sweep:
         entries = self._entries(b, component, states)
         if len(entries):
             read = self.tables.entries[b].readings[component][entries]
-            values = fields.reshape(len(fields), -1) @ read.reshape(len(entries), -1).T
-            errors = slack + lengths(fields) @ self.losses.read(b, component) + ABSOLUTE
-            self.best.offer(label, values, errors, parents, entries)
+            errors = slack + fields.lengths @ self.losses.read(b, component) + ABSOLUTE
+            self.best.offer(label, fields.met(read), errors, parents, entries)
 
     def _kept(self, b: int, component: int, states: States, pieces: list[Piece]) -> list[Group]:
         """Value what passed the sieve, and keep what longer paths may still reach the threshold through."""
         label = self.tables.layout.walk.graph.blocks[b].components[component].label
-        fields = np.concatenate([piece.fields for piece in pieces])
+        fields = Fields.joined([piece.fields for piece in pieces])
         parents = np.concatenate([piece.parents for piece in pieces])
         slack = np.concatenate([piece.slack for piece in pieces])
         self._direct(b, component, label, states, fields, parents, slack)
-        bounds = self.bounds.bound(b, component, states, fields)
-        if bounds is None:
+        most = self.bounds.bound(b, component, states, fields)
+        if most is None:
             return []
-        bounds = bounds + slack
-        kept = self._kept_of(bounds)
-        if not kept.any():
-            return []
-        numbers = self.best.suffixes.add(label, parents[kept])
-        self.held += int(kept.sum()) * fields[0].nbytes
-        return [Group(fields[kept], numbers, bounds[kept], slack[kept], states, self._seat(b, component))]
+        seat = self._seat(b, component)
+        return self._opened(label, most, Group(fields, parents, most.total + slack, slack, states, seat))
 
     def _seat(self, b: int, component: int) -> Seat | None:
         for s, heads in enumerate(self.tables.layout.heads[b]):
@@ -358,8 +395,8 @@ class Sweep:
 
     def _over(self, b: int, group: Group) -> Group:
         """Covectors on the stream behind a block, pulled back over its skip edge."""
-        more = lengths(group.fields) @ self.losses.over(b) + ABSOLUTE
-        fields = pull(self.tables.layout.skips[b], group.fields)
+        more = group.fields.lengths @ self.losses.over(b) + ABSOLUTE
+        fields = Fields.of(pull(self.tables.layout.skips[b], group.fields.dense()))
         return replace(group, fields=fields, slack=group.slack + more, bounds=group.bounds + more)
 
     @cached_property
@@ -378,7 +415,7 @@ def _only(group: Group, kept: NDArray[np.bool_]) -> Group:
         return group
     return replace(
         group,
-        fields=group.fields[kept],
+        fields=group.fields.chosen(kept),
         numbers=group.numbers[kept],
         bounds=group.bounds[kept],
         slack=group.slack[kept],
