@@ -231,7 +231,7 @@ def _shrunk(block):
 
 def _smaller(reach):
     """A reach of a hundredth."""
-    if reach.factors is None:
+    if reach.scales is None:
         return replace(reach, lengths=reach.lengths * 0.01)
     return replace(reach, lengths=reach.lengths * 0.01, scales=reach.scales * 0.01, lost=reach.lost * 0.01)
 

@@ -13,6 +13,7 @@ from pathexp.expansion.search import Budget, unions
 from pathexp.expansion.search.ellipsoids import loosened, united
 from pathexp.expansion.search.enclosing import enclosing, holds
 from pathexp.expansion.search.fields import Fields
+from pathexp.expansion.search.gated import gated_norms
 from pathexp.expansion.search.layout import Layout
 from pathexp.expansion.search.sizes import shed, shed_alike
 from pathexp.graph import pull, push
@@ -134,8 +135,8 @@ def test_searches_through_shells_find_what_listing_finds(name, monkeypatch):
         assert found.bound <= left + room
 
 
-def simple_components():
-    """Components of trained-size kinds that keep to every position, with the graph's sizes."""
+def simple_components(post=False):
+    """Components of trained-size kinds that keep to every position, with the graph's sizes; `post`: scaled and weighted behind as well."""
     model = px.random_model(
         layers=2,
         heads=2,
@@ -145,6 +146,7 @@ def simple_components():
         activation="silu",
         gated=True,
         norm="rmsnorm",
+        norm_placement="sandwich" if post else "pre",
         biases=True,
         seed=4,
     )
@@ -189,3 +191,20 @@ def test_many_streams_share_bounds_that_are_no_smaller_than_their_own():
         assert np.all(alike[longest, positions] <= 30 * own[longest, positions])
         with np.errstate(all="ignore"):
             assert np.isinf(shed_alike(single.operator, unknown)[4, 2])
+
+
+@pytest.mark.parametrize("post", [False, True])
+def test_the_norm_of_a_gated_component_is_known_without_its_matrices(post):
+    for single in simple_components(post):
+        matrices = type(single)(single.index, single.operator, single.size, True, True).matrices
+        whole, found = np.linalg.norm(matrices, axis=(1, 2)), gated_norms(single.operator, single.size)
+        assert np.all(found >= whole * (1 - 1e-12)) and np.all(found <= whole * (1 + 1e-6))
+        off = np.linspace(0.1, 2, single.size[0])
+        kept = type(single)(single.index, single.operator, single.size, True, False).carry(off)
+        assert np.all(kept >= off * np.linalg.norm(matrices, ord=2, axis=(1, 2)))
+        assert np.all(kept <= off * found * (1 + 1e-9) + 1e-12)
+
+
+def test_of_other_operators_the_norm_is_not_known_so():
+    single = simple_components()[0]
+    assert gated_norms((*single.operator, *single.operator), single.size) is None

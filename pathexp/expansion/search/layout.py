@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ...graph import Array, Indices, Operator, Step, Walk
 from ...graph.stack import Stack
 from ...workers import for_each
-from .rounding import gamma, lengths, powers
+from .rounding import gamma, largest, lengths, powers
 from .single import MATRICES, Single
-from .sizes import additions, frobenius, is_zero, spread, tight, underflow
+from .sizes import additions, frobenius, is_zero, spread, underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,18 @@ class Heads:
     def scales(self) -> Array:
         """The power of two just above each writer's largest entry, (C,)."""
         return np.asarray(powers(self.write, (1, 2))[:, 0, 0])
+
+    @cached_property
+    def growth(self) -> Array:
+        """How much longer than a value what each head writes can be: a bound on the norms of its writer, (C,)."""
+        flat = self.write / self.scales[:, None, None]
+        gram = flat.transpose(0, 2, 1) @ flat
+        square = largest(gram) + gamma(flat.shape[1]) * np.trace(gram, axis1=1, axis2=2)
+        return np.asarray(np.sqrt(square) * self.scales * (1 + 1e-9))
+
+    def carry(self, row: int, off: Array) -> Array:
+        """How long what a head makes of any vectors (..., n) long can be, at most."""
+        return np.asarray((off @ self.amounts[row].T) * (self.growth[row] * self.stretch + self.lost[row]))
 
     @cached_property
     def sizes(self) -> Array:
@@ -201,7 +213,8 @@ class Layout:
         for single in self.singles[b]:
             if single.index == component:
                 return single.carry(off)
-        return tight(self.walk.graph.blocks[b].components[component].operator, off)
+        heads = next(heads for heads in self.heads[b] if component in heads.members)
+        return heads.carry(int(np.flatnonzero(heads.members == component)[0]), off)
 
     @cached_property
     def skips(self) -> tuple[Operator, ...]:

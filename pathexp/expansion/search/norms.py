@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...graph import Array
 from ...workers import for_each
 from .entries import Entries
 from .layout import Heads, Layout
-from .rounding import DOUBLE, SINGLE, gamma, largest, lengths
+from .rounding import DOUBLE, SINGLE, gamma, lengths
 
 Lengths = Mapping[int, list[Array]]
 """By automaton state, per stack of heads the greatest length of a value: (C, n)."""
@@ -61,7 +60,7 @@ def value_lengths(layout: Layout, entries: Sequence[Entries]) -> Iterator[Longes
 def _on_stream(layout: Layout, before: list[_Outputs], state: int | None) -> Array:
     """How long what any head wrote can be, (n,): in a state, or in any."""
     found = [
-        np.max(outputs.growth[:, None] * known + outputs.lost, axis=0)
+        np.max(outputs.heads.growth[:, None] * known + outputs.lost, axis=0)
         for outputs in before
         for after, known in outputs.lengths.items()
         if state is None or after == state
@@ -79,14 +78,6 @@ class _Outputs:
     heads: Heads
     lost: Array
     lengths: dict[int, Array] = field(default_factory=dict)
-
-    @cached_property
-    def growth(self) -> Array:
-        """How much longer than a value what each head writes can be: a bound on the norms of its writer, (C,)."""
-        flat = self.heads.write / self.heads.scales[:, None, None]
-        gram = flat.transpose(0, 2, 1) @ flat
-        square = largest(gram) + gamma(flat.shape[1]) * np.trace(gram, axis1=1, axis2=2)
-        return np.asarray(np.sqrt(square) * self.heads.scales * _UP)
 
 
 def _all_link_norms(late: Heads, before: list[_Outputs]) -> list[Array]:

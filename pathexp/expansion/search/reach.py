@@ -23,48 +23,63 @@ _UP = 1 + 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Bounds at one place: lengths (n,) of the longest prefix, and, if there are ellipsoids, factors (n, d, r).
+    """Bounds at one place: lengths (n,) of the longest prefix, and, if there are ellipsoids, factors (n, d, r) in panels.
 
-    Factors are kept in single precision, as shares of `scales` (n,). What that loses is at most `lost` (n,) for a
-    covector of length one: γ of the inner product of d numbers and of the sum of r squares, in single precision.
+    Factors are kept in single precision, as shares of `scales` (n,), and of triangles little more than what is not zero: a
+    panel (n, d − begin, width) holds columns of which the first `begin` rows are. What single precision loses is at most `lost` (n,) for
+    a covector of length one: γ of the inner product of d numbers and of the sum of r squares.
     """
 
     lengths: Array
-    factors: NDArray[np.float32] | None = None
+    panels: tuple[NDArray[np.float32], ...] = ()
     scales: Array | None = None
     lost: Array | None = None
 
     @classmethod
-    def of(cls, factors: Array, longest: Array | None = None, off: Array | float = 0.0) -> Reach:
-        """The reach of ellipsoids B Bᵀ, B of shape (n, d, r), each off by at most `off` (n,) in norm."""
+    def of(
+        cls, factors: Array, longest: Array | None = None, off: Array | float = 0.0, lower: bool = False
+    ) -> Reach:
+        """The reach of ellipsoids B Bᵀ, B of shape (n, d, r), each off by at most `off` (n,) in norm; `lower` if triangles."""
         n, d, r = factors.shape
-        single, scales, norms = np.empty(factors.shape, dtype=np.float32), np.empty(n), np.empty(n)
+        width = PANEL if lower else r
+        starts = range(0, r, max(1, width))
+        panels = tuple(np.empty((n, d - at, min(width, r - at)), dtype=np.float32) for at in starts)
+        scales, norms = np.empty(n), np.empty(n)
 
         def work(at: int) -> None:
             scales[at] = np.maximum(np.abs(factors[at]).max(initial=0.0), _TINY)
-            single[at] = factors[at] / scales[at]
-            norms[at] = np.sqrt(np.einsum("dr,dr->", single[at], single[at], dtype=np.float64))
+            single = (factors[at] / scales[at]).astype(np.float32)
+            norms[at] = np.sqrt(np.einsum("dr,dr->", single, single, dtype=np.float64))
+            for begin, panel in zip(starts, panels, strict=True):
+                panel[at] = single[begin:, begin : begin + panel.shape[2]]
 
         each(work, n, 16 * factors.size)
         norms *= 1 + gamma(8, SINGLE)
         lost = (gamma(d + 6, SINGLE) + gamma(r + 6, SINGLE)) * norms + 8 * d * r * _LEAST
-        return cls(norms * scales + off if longest is None else longest, single, scales, lost * scales + off)
+        return cls(norms * scales + off if longest is None else longest, panels, scales, lost * scales + off)
 
     def bounds(self, fields: Fields) -> Array:
         """Upper bounds on what any prefix in the set adds at each position, (m, n)."""
         sizes = fields.lengths
-        if self.factors is None or self.scales is None or self.lost is None:
+        if self.scales is None or self.lost is None:
             return np.asarray(sizes * self.lengths)
-        most, factors, scales, lost = np.zeros(sizes.shape), self.factors, self.scales, self.lost
+        most, scales, lost = np.zeros(sizes.shape), self.scales, self.lost
 
         def work(at: int, rows: Indices) -> None:
             owners = fields.owners[rows]
             ones = (fields.rows[rows] / sizes[owners, at, None]).astype(np.float32)
-            met = ones @ factors[at]
-            most[owners, at] = np.sqrt(np.einsum("mr,mr->m", met, met)) * scales[at] + lost[at]
+            square = np.zeros(len(rows))
+            for panel in self.panels:
+                met = ones[:, ones.shape[1] - panel.shape[1] :] @ panel[at]
+                square += np.einsum("mr,mr->m", met, met)
+            most[owners, at] = np.sqrt(square) * scales[at] + lost[at]
 
-        fields.at_positions(work, factors[0].size)
+        fields.at_positions(work, sum(panel[0].size for panel in self.panels))
         return np.asarray(sizes * most)
+
+
+PANEL = 96
+"""How many columns of a triangle are kept side by side."""
 
 
 @dataclass(frozen=True, eq=False)

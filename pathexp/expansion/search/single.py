@@ -11,11 +11,12 @@ import numpy as np
 from ...graph import Array, Gate, Indices, Operator, Part, Step, cost, is_local, pull, push, word_map
 from ...workers import for_each
 from .fields import Fields
+from .gated import gated_norms
 from .rounding import finite, gamma, lengths
 from .sizes import lost, magnitude, tight
 
-MATRICES = 2**28
-"""How many numbers the matrices of all components of a graph may hold (2 GiB of float64)."""
+MATRICES = 2**27
+"""How many numbers the matrices of all components of a graph may hold (1 GiB of float64)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +79,15 @@ class Single:
     def _spread(self, off: Array) -> Array:
         """Through factors: for actions, of which only lengths are known, as if every number were as large as all of them."""
         if _is_simple(self.operator):
-            return tight(self.operator, off)
+            far = tight(self.operator, off)
+            known = self._gated
+            return far if known is None else np.fmin(far, off * known + lost(self.operator, off))
         each = np.broadcast_to(off[..., None], (*off.shape, self.size[1]))
         return lengths(magnitude(self.operator, each))
+
+    @cached_property
+    def _gated(self) -> Array | None:
+        return gated_norms(self.operator, self.size)
 
     @cached_property
     def _norms(self) -> Array:

@@ -34,6 +34,9 @@ from .tables import Tables
 CHUNK = 2**21
 """How many numbers of continuations are formed at once."""
 
+BIG = 2**14
+"""From how many covectors on a group on the stream is not joined with others: joining copies."""
+
 OPEN = 8
 """How many times its width a beam may have open, those of earlier blocks included."""
 
@@ -136,17 +139,16 @@ class Sweep:
         for component, states, pieces in self._pieces(b):
             yield self._kept(b, component, states, pieces)
         if self.tables.layout.singles[b] and not self.stopped:
-            self.open = self._on_streams()
+            self._to_streams()
             for group in self.open:
                 for single in self.tables.layout.singles[b]:
                     yield self._through(b, single, group)
 
-    def _on_streams(self) -> list[Group]:
-        """What is open, small pieces joined, as covectors on the stream."""
-        by_states: dict[States, list[Group]] = {}
-        for group in self.open:
-            by_states.setdefault(group.states, []).append(group)
-        return [self._one(states, groups) for states, groups in by_states.items()]
+    def _to_streams(self) -> None:
+        """Bring what is open to the stream, group by group, so that little is there twice."""
+        for place in range(len(self.open)):
+            self.open[place] = self._moved_to_stream(self.open[place])
+        self.open = self._merged(self.open)
 
     def _lowered(self, b: int, group: Group) -> Group:
         """Suffixes that were carried over a block with the bounds that hold in front of it, where those are known."""
@@ -312,7 +314,7 @@ class Sweep:
         for group in groups:
             group = _only(group, self._above(group.bounds, self.best.threshold))
             covectors, width = group.fields.rows.shape
-            if group.seat is None or covectors < width:
+            if covectors < (width if group.seat else BIG):
                 small.setdefault(group.states, []).append(group)
             else:
                 kept.append(group)

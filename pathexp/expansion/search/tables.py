@@ -138,7 +138,9 @@ def _by_component(reaches: Iterator[tuple[int, int, Reach]]) -> Mapping[int, Map
 def _reaches(reached: Reached) -> Iterator[tuple[int, int, Reach]]:
     """How far the sets reach at the values of heads, and at what other components make of them."""
     if reached.b == len(reached.layout.skips):
-        yield from ((SINK, state, Reach.of(triangle)) for state, triangle in reached.factors.items())
+        yield from (
+            (SINK, state, Reach.of(triangle, lower=True)) for state, triangle in reached.factors.items()
+        )
         return
     for heads, by_state in zip(reached.layout.heads[reached.b], reached.at_values, strict=True):
         for state, shapes in by_state.items():
@@ -154,7 +156,7 @@ def _on_stream(reached: Reached) -> Mapping[int, Reach]:
     last = reached.b == len(reached.layout.skips)
     if last or not reached.layout.singles[reached.b]:
         return {}
-    return {state: Reach.of(triangle) for state, triangle in reached.factors.items()}
+    return {state: Reach.of(triangle, lower=True) for state, triangle in reached.factors.items()}
 
 
 TABLES: WeakCache[ResidualGraph, Tables] = WeakCache()
