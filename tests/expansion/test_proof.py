@@ -283,7 +283,7 @@ def test_a_bound_far_above_a_tiny_target_is_checked_all_the_same():
     assert found.check().ok
 
 
-@pytest.mark.parametrize("seed", [20110, 20188, 20287])
+@pytest.mark.parametrize("seed", [20135, 20188, 20298])
 def test_a_true_bound_below_what_squares_can_hold_is_not_refuted(seed):
     case = drawn_case(RandomDice(np.random.default_rng(seed)))
     with np.errstate(all="ignore"):

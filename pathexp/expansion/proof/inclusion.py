@@ -55,9 +55,14 @@ def _positive(matrix: Array) -> bool:
 
 def held(outer: Array, columns: Sure) -> bool:
     """Return whether sets L Lᵀ (n, d, d) hold, at each position, all points that columns (r, n, d) make with ‖z‖ ≤ 1."""
-    inner = np.einsum("rnd,rne->nde", columns.value, columns.value)
+    inner = _shape(columns)
     off = np.sqrt(np.einsum("rnd,rnd->nd", columns.off, columns.off))
     return all(map(holds, outer, inner, off))
+
+
+def _shape(columns: Sure) -> Array:
+    """B Bᵀ at each position, of columns (r, n, d)."""
+    return np.asarray(columns.value.transpose(1, 2, 0) @ columns.value.transpose(1, 0, 2))
 
 
 def sizes_of(parts: Sequence[Sure]) -> Array:
@@ -71,7 +76,7 @@ def sum_held(outer: Array, parts: Sequence[Sure], sizes: Array) -> bool:
     The sum of ellipsoids is held by Σ_j B_j B_jᵀ / p_j for any p_j above 0 that add up to at most one; here they go with
     `sizes` (parts, n). What has no size must be nothing.
     """
-    inner = [np.einsum("rnd,rne->nde", part.value, part.value) for part in parts]
+    inner = list(map(_shape, parts))
     if any(np.any(part.value[:, size <= 0]) for part, size in zip(parts, sizes, strict=True)):
         return False
     total = sizes.sum(axis=0) * (1 + 1e-12)

@@ -24,6 +24,7 @@ from .entries import SINK
 from .fields import Fields
 from .found import Best
 from .goal import Goal
+from .groups import Group, Piece, Seat, only
 from .layout import Heads
 from .losses import ABSOLUTE, Losses
 from .reach import Bounds, Most, States
@@ -39,33 +40,6 @@ BIG = 2**14
 
 OPEN = 8
 """How many times its width a beam may have open, those of earlier blocks included."""
-
-Seat = tuple[int, int, int]
-"""Where a head stands: block, stack, row."""
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Suffixes that begin with one component, or the sink alone: their covectors, numbers, bounds, slacks (m,).
-
-    With a seat the covectors are at the values of that head, else on the stream.
-    """
-
-    fields: Fields
-    numbers: Indices
-    bounds: Array
-    slack: Array
-    states: States
-    seat: Seat | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Continuations into one component that passed the sieve."""
-
-    fields: Fields
-    parents: Indices
-    slack: Array
 
 
 @dataclass(eq=False)
@@ -185,7 +159,7 @@ class Sweep:
             return []
         numbers = self.best.suffixes.add(label, group.numbers[kept])
         dropped, lost = self._negligible(most.each[kept])
-        group = replace(_only(group, kept), numbers=numbers)
+        group = replace(only(group, kept), numbers=numbers)
         group = replace(group, fields=group.fields.without(dropped), slack=group.slack + lost)
         self.held += group.fields.nbytes
         return [group]
@@ -312,7 +286,7 @@ class Sweep:
         """What may still matter: big groups as they are, small ones of equal states as one group on the stream."""
         kept, small = [], dict[States, list[Group]]()
         for group in groups:
-            group = _only(group, self._above(group.bounds, self.best.threshold))
+            group = only(group, self._above(group.bounds, self.best.threshold))
             covectors, width = group.fields.rows.shape
             if covectors < (width if group.seat else BIG):
                 small.setdefault(group.states, []).append(group)
@@ -387,7 +361,7 @@ class Sweep:
             return groups
         line = np.sort(bounds)[-width]
         self.best.set_aside(bounds[bounds < line])
-        return [_only(group, kept) for group in groups if (kept := group.bounds >= line).any()]
+        return [only(group, kept) for group in groups if (kept := group.bounds >= line).any()]
 
     def _carry(self, b: int) -> None:
         """Pull what is open back over the block's skip edge, where that is no identity."""
@@ -409,16 +383,3 @@ class Sweep:
 
 _UP = 1 + 1e-9
 """More than the rounding of the few additions of positive numbers that make a bound."""
-
-
-def _only(group: Group, kept: NDArray[np.bool_]) -> Group:
-    """Some of a group's suffixes."""
-    if kept.all():
-        return group
-    return replace(
-        group,
-        fields=group.fields.chosen(kept),
-        numbers=group.numbers[kept],
-        bounds=group.bounds[kept],
-        slack=group.slack[kept],
-    )
