@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections import Counter
 from zlib import crc32
 
 import pytest
@@ -15,16 +14,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+MANY = 8
+"""How many cases of one test the fast suite runs; the slow one runs the others."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one in n of the cases of a test marked `sampled(n)` to the fast suite, the others to the slow one.
+    """Leave all but `MANY` cases of every test, or one in n of a test marked `sampled(n)`, to the slow suite.
 
-    Tests begin at different cases, so that every architecture meets some law in the fast suite and every law in CI.
+    Which ones stay is drawn by their names, for each test anew: so every architecture meets some laws in the fast suite, and every
+    law in CI. PATHEXP_EVERY_CASE=1 keeps all of them.
     """
-    seen: Counter[str] = Counter()
+    if os.environ.get("PATHEXP_EVERY_CASE"):
+        return
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if (marker := item.get_closest_marker("sampled")) is not None:
-            test, one_in = item.nodeid.split("[")[0], marker.args[0]
-            if (seen[test] + crc32(test.encode())) % one_in:
-                item.add_marker(pytest.mark.slow)
-            seen[test] += 1
+        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for some in cases.values():
+        marker = some[0].get_closest_marker("sampled")
+        stay = -(-len(some) // marker.args[0]) if marker else MANY
+        for item in sorted(some, key=lambda item: crc32(item.nodeid.encode()))[stay:]:
+            item.add_marker(pytest.mark.slow)

@@ -468,6 +468,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--again", action="store_true", help="judge once more what did not die in the resumed run"
     )
     options = made.parse_args(arguments)
+    os.environ["PATHEXP_EVERY_CASE"] = "1"  # all cases of a test may kill, not those of the fast suite alone
     sys.path.insert(0, str(ROOT))
     for name in SHARED:
         importlib.import_module(name)
