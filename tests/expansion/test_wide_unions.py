@@ -15,7 +15,7 @@ from pathexp.expansion.search.enclosing import enclosing, holds
 from pathexp.expansion.search.fields import Fields
 from pathexp.expansion.search.gated import gated_norms
 from pathexp.expansion.search.layout import Layout
-from pathexp.expansion.search.sizes import shed, shed_alike
+from pathexp.expansion.search.sizes import shed, shed_alike, tight
 from pathexp.graph import pull, push
 from tests.zoo import FAMILIES, ZOO
 
@@ -208,3 +208,20 @@ def test_the_norm_of_a_gated_component_is_known_without_its_matrices(post):
 def test_of_other_operators_the_norm_is_not_known_so():
     single = simple_components()[0]
     assert gated_norms((*single.operator, *single.operator), single.size) is None
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "3L-layernorm"])
+def test_what_heads_make_of_any_vectors_is_no_longer_than_is_said(name):
+    trace = MODELS[name]().run([1, 2, 0])
+    layout = Layout(px.expand(px.freeze(trace)).walk)
+    rng = np.random.default_rng(1)
+    for b, block in enumerate(layout.walk.graph.blocks):
+        for component in np.concatenate([np.zeros(0, int), *(heads.members for heads in layout.heads[b])]):
+            operator = block.components[int(component)].operator
+            vectors = rng.standard_normal((20, *layout.size))
+            found = layout.carry(b, int(component), np.linalg.norm(vectors, axis=-1))
+            true = np.linalg.norm(push(operator, vectors), axis=-1)
+            assert np.all(true <= found) and np.all(
+                found <= tight(operator, np.linalg.norm(vectors, axis=-1)) * 1.2
+            )
+            assert np.isinf(layout.carry(b, int(component), np.full((1, layout.size[0]), np.nan))).all()

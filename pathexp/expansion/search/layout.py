@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...graph import Array, Indices, Operator, Step, Walk
 from ...graph.stack import Stack
 from ...workers import for_each
-from .rounding import gamma, largest, lengths, powers
+from .rounding import finite, gamma, largest, lengths, powers
 from .single import MATRICES, Single
 from .sizes import additions, frobenius, is_zero, spread, underflow
 
@@ -71,7 +71,7 @@ class Heads:
 
     def carry(self, row: int, off: Array) -> Array:
         """How long what a head makes of any vectors (..., n) long can be, at most."""
-        return np.asarray((off @ self.amounts[row].T) * (self.growth[row] * self.stretch + self.lost[row]))
+        return finite((off @ self.amounts[row].T) * (self.growth[row] * self.stretch + self.lost[row]))
 
     @cached_property
     def sizes(self) -> Array:

@@ -74,7 +74,7 @@ class Single:
         """How long what the component makes of any vectors (..., n) long can be, at most."""
         if not self.dense:
             return self._spread(off)
-        return np.asarray(off * self._norms + lost(self.operator, off))
+        return finite(off * self._norms + lost(self.operator, off))
 
     def _spread(self, off: Array) -> Array:
         """Through factors: for actions, of which only lengths are known, as if every number were as large as all of them."""
