@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graph import Array, Indices, pull
+from .below import Below
 from .budget import Budget
 from .entries import SINK
 from .fields import Fields
@@ -26,7 +27,7 @@ from .found import Best
 from .goal import Goal
 from .groups import Group, Piece, Seat, only
 from .layout import Heads
-from .losses import ABSOLUTE, Losses
+from .losses import ABSOLUTE
 from .reach import Bounds, Most, States
 from .rounding import lengths
 from .single import Single
@@ -67,7 +68,7 @@ class Sweep:
         depth = len(self.tables.layout.skips)
         states = self.tables.layout.final
         fields, root = Fields.of(goal.field[None]), np.zeros(1, dtype=np.int64)
-        slack = np.full(1, self.losses.at_start(goal))
+        slack = np.full(1, self.below.losses.at_start(goal))
         self._direct(depth, SINK, "", states, fields, root, slack)
         most = self.bounds.bound(depth, SINK, states, fields)
         if most is not None:
@@ -102,6 +103,11 @@ class Sweep:
             self.open = self._beam(self.open, OPEN * width)
         self.held = sum(group.fields.nbytes for group in self.open)
         return not self._spent
+
+    @cached_property
+    def below(self) -> Below:
+        """What may stand in front of each component."""
+        return self.tables.below(self.bounds)
 
     @property
     def _spent(self) -> bool:
@@ -143,7 +149,7 @@ class Sweep:
         most = self.bounds.bound(b, single.index, states, group.fields)
         if most is None:
             return []
-        slack = group.slack + group.fields.sizes_met(self.losses.through(b, single.index)) + ABSOLUTE
+        slack = group.slack + group.fields.sizes_met(self.below.losses.through(b, single.index)) + ABSOLUTE
         found = self._opened(
             label, most, Group(group.fields, group.numbers, most.total + slack, slack, states)
         )
@@ -197,9 +203,9 @@ class Sweep:
             if not any(befores):
                 continue
             reach = np.stack(
-                [self._sieve(b, s, int(c), q) for c, q in zip(heads.members, befores, strict=True)]
+                [self.below.reach(b, s, int(c), q) for c, q in zip(heads.members, befores, strict=True)]
             )
-            loses = self.losses.into_heads(b, s)
+            loses = self.below.losses.into_heads(b, s)
             for part, fields in group.fields.slices(
                 CHUNK // heads.flat.shape[1], CHUNK // heads.patterns[0].size
             ):
@@ -257,25 +263,6 @@ class Sweep:
         b, s, _ = seat
         return self.tables.layout.heads[b][s]
 
-    def _sieve(self, b: int, s: int, component: int, states: States) -> Array:
-        """How far anything that may precede a component reaches there, per position."""
-        n = self.tables.layout.size[0]
-        key = (b, component, states)
-        if key not in self._sieves:
-            entries = self._entries(b, component, states)
-            read = self.tables.entries[b].readings[component][entries]
-            direct = lengths(read).max(axis=0, initial=0.0) + self.losses.direct(b, s)
-            self._sieves[key] = np.maximum(direct, self.bounds.lengths(b, component, states, n)) * _UP
-        return self._sieves[key]
-
-    _sieves: dict[tuple[int, int, States], Array] = field(default_factory=dict)
-
-    def _entries(self, b: int, component: int, states: States) -> Indices:
-        """The entries a component takes up, without those for which what it makes is an entry as well."""
-        known = self.tables.entries[b]
-        taken = np.isin(known.states, sorted(states))
-        return np.flatnonzero(taken if component == SINK else taken & ~known.listed[:, component])
-
     def _at_results(self, b: int, s: int, heads: Heads, group: Group, fields: Fields) -> Fields:
         """Some of a group's covectors at the results of all heads of a stack, rows of C · r numbers."""
         seat = group.seat
@@ -314,7 +301,7 @@ class Sweep:
         b, s, row = group.seat
         read = self._heads(group.seat).read[row]
         fields = group.fields.mapped(lambda rows, _: rows @ read, read.shape[1])
-        more = group.fields.lengths @ self.losses.to_stream(b, s) + ABSOLUTE
+        more = group.fields.lengths @ self.below.losses.to_stream(b, s) + ABSOLUTE
         return replace(group, fields=fields, slack=group.slack + more, bounds=group.bounds + more, seat=None)
 
     def _direct(
@@ -328,10 +315,10 @@ class Sweep:
         slack: Array,
     ) -> None:
         """The values of all paths that start right before a component, and how far they may be off."""
-        entries = self._entries(b, component, states)
+        entries = self.below.entries(b, component, states)
         if len(entries):
             read = self.tables.entries[b].readings[component][entries]
-            errors = slack + fields.lengths @ self.losses.read(b, component) + ABSOLUTE
+            errors = slack + fields.lengths @ self.below.losses.read(b, component) + ABSOLUTE
             self.best.offer(label, fields.met(read), errors, parents, entries)
 
     def _kept(self, b: int, component: int, states: States, pieces: list[Piece]) -> list[Group]:
@@ -371,14 +358,9 @@ class Sweep:
 
     def _over(self, b: int, group: Group) -> Group:
         """Covectors on the stream behind a block, pulled back over its skip edge."""
-        more = group.fields.lengths @ self.losses.over(b) + ABSOLUTE
+        more = group.fields.lengths @ self.below.losses.over(b) + ABSOLUTE
         fields = Fields.of(pull(self.tables.layout.skips[b], group.fields.dense()))
         return replace(group, fields=fields, slack=group.slack + more, bounds=group.bounds + more)
-
-    @cached_property
-    def losses(self) -> Losses:
-        """How much every step loses at most."""
-        return Losses(self.tables.layout, self.tables.entries, self.bounds.longest, self.bounds.most)
 
 
 _UP = 1 + 1e-9

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Array, ResidualGraph, Walk, WeakCache
+from .below import Below
 from .ellipsoids import factor
 from .entries import SINK, Entries, all_entries
 from .layout import Layout
@@ -88,6 +89,19 @@ class Tables:
     @cached_property
     def _made(self) -> list[Bounds]:
         return []
+
+    @cached_property
+    def _below(self) -> list[Below]:
+        """The last that was asked for."""
+        return []
+
+    def below(self, bounds: Bounds) -> Below:
+        """What may stand in front of each component, for some bounds; kept until it is asked for others."""
+        kept = self._below[0] if self._below else None
+        if kept is None or kept.bounds is not bounds:
+            kept = Below(self.layout, self.entries, bounds)
+            self._below[:] = [kept]
+        return kept
 
     @property
     def has_sets(self) -> bool:
