@@ -111,13 +111,13 @@ class Best:
         return values, errors, parents, entries, labels
 
     def _cut(self) -> None:
-        """Keep the k largest, the earlier of equals, raise the threshold to the least of them, and keep who may belong to them."""
+        """Keep the k largest, the earlier of equals, raise the threshold to what k are at least, and keep who may belong to them."""
         offers = self._all()
         sizes, errors = np.abs(offers[0]), offers[1]
         order = np.argsort(-sizes, kind="stable")
         first, others = order[: self.k], order[self.k :]
-        if len(first) == self.k:
-            self.threshold = max(self.floor, self.threshold, float(np.min((sizes - errors)[first])))
+        if len(first) == self.k > 0:
+            self.threshold = max(self.floor, self.threshold, float(np.sort(sizes - errors)[-self.k]))
         close = others[(sizes + errors)[others] > self.threshold][:CONTENDERS]
         kept, left = np.sort(np.concatenate([first, close])), np.setdiff1d(others, close)
         self.missed = max(self.missed, float(np.max((sizes + errors)[left], initial=0.0)))
