@@ -70,8 +70,10 @@ class Factors:
         self, name: str, rows: str | int, columns: str | int, numbers: Callable[[Weights], LinearMap]
     ) -> Factor:
         """A factor of the weights, its sizes given by name (or as numbers)."""
-        map = None if self.weights is None else partial(numbers, self.weights)
-        return Factor(name, self._dim(rows), self._dim(columns), map)
+        if self.weights is None:
+            return Factor(name, self._dim(rows), self._dim(columns))
+        map, origin = partial(numbers, self.weights), (self.weights, self.config)
+        return Factor(name, self._dim(rows), self._dim(columns), map, origin=origin)
 
     def on_run(
         self, name: str, rows: str | int, columns: str | int, numbers: Callable[[Trace], LinearMap]

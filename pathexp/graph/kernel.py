@@ -7,20 +7,19 @@ not fit that shape (gates, maps without positions) is applied as the operator it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
 
 import numpy as np
 
-from ..algebra import waist
 from ..budget import BUDGET
 from .along_positions import first
 from .measures import lengths
 from .nodes import Block
-from .operators import Array, Operator, Step, pull, push, word_map
-from .stack import Indices, Stack, stacked
+from .operators import Array, Operator, Step, pull, push
+from .stack import Indices, Stack, head_maps, stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,24 +220,21 @@ def _stacked(block: Block, positions: int) -> BlockKernel:
 def _kernel_of(
     operators: Sequence[Operator], skip: Operator, positions: int, backward: bool = False
 ) -> BlockKernel:
-    by_waist: dict[int, list[tuple[int, Step, Array, Array]]] = defaultdict(list)
-    single: list[tuple[int, Operator]] = []
-    for index, operator in enumerate(operators):
-        if parts := _head_parts(operator):
-            by_waist[parts[1].shape[0]].append((index, *parts))
-        else:
-            single.append((index, operator))
-    stacks = tuple(stacked(heads, positions) for heads in by_waist.values())
-    made = BlockKernel(stacks, tuple(single), skip, positions)
+    heads = {index: step for index, operator in enumerate(operators) if (step := _head_step(operator))}
+    single = tuple((index, operator) for index, operator in enumerate(operators) if index not in heads)
+    made = BlockKernel(tuple(_stacks(heads, positions)), single, skip, positions)
     return made.transposed if backward else made
 
 
-def _head_parts(operator: Operator) -> tuple[Step, Array, Array] | None:
-    """Return (step, read, write) of an operator that is one step moving between positions."""
+def _stacks(heads: Mapping[int, Step], positions: int) -> Iterator[Stack]:
+    members, steps = list(heads), list(heads.values())
+    for places, maps in head_maps(steps) if steps else ():
+        yield stacked([members[at] for at in places], [steps[at] for at in places], maps, positions)
+
+
+def _head_step(operator: Operator) -> Step | None:
+    """Return the step of an operator that is one step moving between positions."""
     match operator:
         case (Step(position=position, feature=feature) as step,) if position and feature:
-            feature_map = word_map(feature)
-            assert feature_map is not None
-            left, right = waist(feature_map)
-            return step, right, left
+            return step
     return None

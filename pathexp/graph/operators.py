@@ -10,8 +10,8 @@ or built from arrays.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -56,6 +56,9 @@ class Factor:
 
     lower: bool = False
     """Whether it is known to take nothing from later positions: all above the diagonal is zero."""
+
+    origin: tuple[object, Hashable] | None = field(default=None, compare=False, repr=False)
+    """The weights that it is made of, and of nothing else but this: the same name then stands for the same numbers."""
 
     def __post_init__(self) -> None:
         if isinstance(self.map, LinearMap):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import Dense, Diagonal
-from ..budget import BUFFERS
+from ..algebra import Dense, Diagonal, waist
+from ..budget import BUDGET, BUFFERS
 from ..workers import one_thread
 from .measures import in_range, lengths, product_norm
 from .mixing import OTHER_WAY, Seen, is_long, mix, mix_noise
@@ -20,17 +21,37 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Stack:
-    """Heads of one block with one waist: `read` (C, r, d), what they write with, `out` (C, r, d), and how they move between positions.
+class HeadMaps:
+    """Heads with one waist side by side: what they `read` with (C, r, d), and what they write with, `out` (C, r, d).
 
-    Read backward, the two change places: none is copied. How they move is `raw` (C, n, n), and where a norm scales the positions of all of them alike, `scale` (n,), before it (read backward,
+    Of weights alone: all runs of a model share them. Read backward, the two change places: none is copied.
+    """
+
+    read: Array
+    out: Array
+
+    @property
+    def write(self) -> Array:
+        """What the heads write with, (C, d, r)."""
+        return self.out.transpose(0, 2, 1)
+
+    @cached_property
+    def norm(self) -> Array:
+        """Frobenius norm of each head's map: (C,)."""
+        return product_norm(self.write, self.read)
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Heads of one block with one waist: the `maps` that they read and write with, and how they move between positions.
+
+    How they move is `raw` (C, n, n), and where a norm scales the positions of all of them alike, `scale` (n,), before it (read backward,
     behind it): patterns of a long text are so held once.
     """
 
     members: Indices
     raw: Array
-    read: Array
-    out: Array
+    maps: HeadMaps
     seen: Seen = "all"
     scale: Array | None = None
     backward: bool = False
@@ -43,9 +64,24 @@ class Stack:
         return self.raw * (self.scale[:, None] if self.backward else self.scale)
 
     @property
+    def read(self) -> Array:
+        """What the heads read with, (C, r, d)."""
+        return self.maps.read
+
+    @property
+    def out(self) -> Array:
+        """What the heads write with, (C, r, d)."""
+        return self.maps.out
+
+    @property
     def write(self) -> Array:
         """What the heads write with, (C, d, r)."""
-        return self.out.transpose(0, 2, 1)
+        return self.maps.write
+
+    @property
+    def norm(self) -> Array:
+        """Frobenius norm of each head's feature map: (C,)."""
+        return self.maps.norm
 
     def pick(self, wanted: Indices) -> Indices:
         """Return where in this stack the wanted components of the block stand."""
@@ -108,31 +144,49 @@ class Stack:
             return scale * mix_noise(self._raw(rows, n), noise, self.seen)
         return mix_noise(self._raw(rows, n), scale * noise, self.seen)
 
-    @cached_property
-    def norm(self) -> Array:
-        """Frobenius norm of each head's feature map: (C,)."""
-        return product_norm(self.write, self.read)
-
     def transposed(self) -> Stack:
         """The same heads read backward: covectors at their outputs to covectors at their inputs."""
         return Stack(
             self.members,
             self.raw.transpose(0, 2, 1),
-            self.out,
-            self.read,
+            HeadMaps(self.out, self.read),
             OTHER_WAY[self.seen],
             self.scale,
             not self.backward,
         )
 
 
-def stacked(heads: Sequence[tuple[int, Step, Array, Array]], positions: int) -> Stack:
-    """Return the stack of heads, each with its number, its step, and what it reads and writes with."""
-    members, steps, read, write = zip(*heads, strict=True)
+def stacked(members: Sequence[int], steps: Sequence[Step], maps: HeadMaps, positions: int) -> Stack:
+    """Return the stack of heads: their numbers, their steps, and what they read and write with."""
     seen: Seen = "earlier" if all(is_lower(step.position) for step in steps) else "all"
     raw, scale = _patterns([step.position for step in steps], positions)
-    out = [each.T for each in write]
-    return Stack(np.array(members), raw, _stack(read), _stack(out), seen, scale)
+    return Stack(np.array(members), raw, maps, seen, scale)
+
+
+def head_maps(steps: Sequence[Step]) -> tuple[tuple[Indices, HeadMaps], ...]:
+    """Return what heads read and write with, those of one waist side by side: which they are, and their maps.
+
+    Where all of it is made of the weights of one model, it is kept for all of its runs, within the budget.
+    """
+    words = [step.feature for step in steps]
+    origins = {tuple(map(id, factor.origin or ())): factor.origin for word in words for factor in word}
+    (origin, *others) = origins.values()
+    if origin is None or others:
+        return tuple(_by_waist(steps))
+    names = tuple(tuple(factor.name for factor in word) for word in words)
+    return BUDGET.get(origin[0], ("head maps", origin[1], names), lambda: tuple(_by_waist(steps)))
+
+
+def _by_waist(steps: Sequence[Step]) -> Iterator[tuple[Indices, HeadMaps]]:
+    found: dict[int, list[tuple[int, Array, Array]]] = defaultdict(list)
+    for at, step in enumerate(steps):
+        feature = word_map(step.feature)
+        assert feature is not None, "heads have feature words"
+        write, read = waist(feature)
+        found[read.shape[0]].append((at, read, write.T))
+    for heads in found.values():
+        places, reads, outs = zip(*heads, strict=True)
+        yield np.array(places), HeadMaps(_stack(reads), _stack(outs))
 
 
 def _stack(arrays: Sequence[Array]) -> Array:

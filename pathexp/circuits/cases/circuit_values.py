@@ -93,11 +93,9 @@ class EdgeCircuits:
         target, run = case.target(trace), EdgeRun(trace, self.zero.other(model, case), self.live, self.inputs)
         every = run.edges.all()
         wanted = [every & (~kept if self.removed else kept) for kept in self.kept]
-        known = {kept.tobytes(): run.value(kept, target) for kept in (every, np.zeros_like(every))}
-        whole, nothing = known.values()
-        for kept in wanted:
-            if kept.tobytes() not in known:
-                known[kept.tobytes()] = run.value(kept, target)
+        circuits = {kept.tobytes(): kept for kept in (every, np.zeros_like(every), *wanted)}
+        known = dict(zip(circuits, run.values(list(circuits.values()), target), strict=True))
+        whole, nothing = (known[kept.tobytes()] for kept in (every, np.zeros_like(every)))
         return CircuitValue(
             tuple(known[kept.tobytes()] for kept in wanted), whole, nothing,
             abs(whole - target.value), target_tolerance(freeze(trace), target),

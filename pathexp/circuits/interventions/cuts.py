@@ -111,7 +111,10 @@ def checked_cuts(trace: Trace, cut: object, node: str | None, edge: tuple[str, s
 
     Raises PathexpError where more than one is given, or what is given is not there.
     """
-    return {name: _checked(each, trace) for name, each in _cuts(trace, cut, node, edge).items()}
+    cuts = _cuts(trace, cut, node, edge)
+    if (cut, node, edge) == (None, None, None):  # labels of the graph itself, of which there are many
+        return {name: Cut(_query(each)) for name, each in cuts.items()}
+    return {name: _checked(each, trace) for name, each in cuts.items()}
 
 
 def _cuts(trace: Trace, cut: object, node: str | None, edge: tuple[str, str] | None) -> Mapping[str, object]:

@@ -27,7 +27,6 @@ from ...graph.operators import act_at
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
-from ...workers import for_each
 from ..corpus.corpus import Corpus
 from .contrast_prices import ContrastPrices, contrast_prices
 from .cuts import Cut, checked_cuts
@@ -35,6 +34,7 @@ from .frozen_paths import FrozenPaths
 from .kept_paths import INPUTS, KeptPaths, Reading
 from .largest_effects import frozen_effects, largest
 from .live_paths import LivePaths
+from .live_without import live_without
 from .means import Means, RunMeans
 
 _HOW = Kind("LivePaths or FrozenPaths", lambda how: how in (LivePaths, FrozenPaths))
@@ -318,27 +318,34 @@ def _measured(
     frozen: Mapping[str, float],
     live: Collection[str],
 ) -> list[Numbers]:
-    """The numbers of every intervention, several at a time: `frozen` effects that are known, and which are wanted `live`."""
-    found: dict[int, Numbers] = {}
-    if made and live:  # what is the same before every cut is computed once
-        run = made[0].trace
-        _ = LivePaths(run, Walk(freeze(run), everything)).final
-
-    def measure(at: int) -> None:
-        found[at] = _numbers(made[at], target, frozen.get(names[at]), names[at] in live)
-
-    for_each(measure, len(made))
-    return [found[at] for at in range(len(made))]
+    """The numbers of every intervention; where each component is cut, `frozen` effects are known, and some are wanted `live`."""
+    if frozen:
+        return _of_each(made[0].trace, target, names, frozen, live)
+    return [_numbers(one, target) for one in made]
 
 
-def _numbers(one: Intervention, target: Target, frozen: float | None, live: bool) -> Numbers:
+def _of_each(
+    trace: Trace, target: Target, names: Sequence[str], frozen: Mapping[str, float], live: Collection[str]
+) -> list[Numbers]:
+    """The numbers of cutting each component whole: all are counted at once, and those wanted live run side by side."""
+    paths = Walk(freeze(trace), everything).through_each()
+    effects: dict[str, Effects] = {name: (frozen[name], None, None) for name in names}
+    for name, logits in live_without(trace, [name for name in names if name in live]):
+        effects[name] = (frozen[name], *_live(trace, target, logits))
+    return [(paths[name], effects[name]) for name in names]
+
+
+def _numbers(one: Intervention, target: Target) -> Numbers:
     """Paths, effects and divergence; of a copy, so that logits are let go."""
     one = replace(one)
-    change = one._change(one.frozen[target.position], target) if frozen is None else frozen
-    if not live:
-        return one.paths, (change, None, None)
-    divergence = _divergence(one.trace.log_probs, log_softmax(one.live))
-    return one.paths, (change, one._change(one.live[target.position], target), divergence)
+    change = one._change(one.frozen[target.position], target)
+    return one.paths, (change, *_live(one.trace, target, one.live))
+
+
+def _live(trace: Trace, target: Target, logits: Array) -> tuple[float, float]:
+    """How live logits (n, V) move the target, and how far their distributions are from the run's."""
+    change = Intervention._change(logits[target.position], target)
+    return change, _divergence(trace.log_probs, log_softmax(logits))
 
 
 def _named(zero: object, means: Means | None) -> str:

@@ -119,14 +119,18 @@ class KeptPaths(ABC):
     @cached_property
     def final(self) -> Array:
         """The final stream, (n, d)."""
+        return self.before(len(self.graph.blocks))[self.at_sink]
+
+    def before(self, depth: int) -> dict[Ending, Array]:
+        """Return the streams in front of a block, or of the sink, (n, d) each, by the endings that follow."""
         streams = {ending: np.zeros(self.graph.sizes[:2]) for ending in self._endings}
         fed = dict.fromkeys(self._endings, False)
-        for depth in range(len(self.graph.blocks) + 1):
+        for at in range(depth + 1):
             for ending in self._endings:
-                self._arrive(depth, ending, streams, fed)
-            if depth < len(self.graph.blocks):
-                streams, fed = self._cross(depth, streams, fed)
-        return streams[self.at_sink]
+                self._arrive(at, ending, streams, fed)
+            if at < depth:
+                streams, fed = self._cross(at, streams, fed)
+        return streams
 
     def enters(self, source: Source) -> bool:
         """Whether a source is added between blocks, and not within one."""

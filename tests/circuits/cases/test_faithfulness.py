@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.cases.edge_run import VALUES, EdgeList, EdgeRun, written
+from pathexp.circuits.cases import edge_run
+from pathexp.circuits.cases.edge_run import VALUES, EdgeList, EdgeRun, summed, written
 from pathexp.circuits.cases.edge_scores import EdgeScores, read_eap
 from pathexp.errors import LoadError, PathexpError
 from pathexp.graph import freeze
@@ -252,3 +253,40 @@ def test_a_circuit_of_pairs_is_that_of_its_edges():
     for wrong in ([("E", "U", "U")], ["EU"], [], 3):
         with pytest.raises(px.PathexpError, match="pairs of writer and reader"):
             px.faithfulness(MODEL, CASES[:1], circuit=wrong)
+
+
+def test_circuits_that_go_through_the_blocks_together_are_as_each_alone(monkeypatch):
+    """Several sets of kept edges in one pass, in pieces of two, with and without something in place of what is cut."""
+    model = px.random_model(layers=3, heads=4, kv_heads=2, d_mlp=20, norm="rmsnorm", biases=True, seed=3)
+    trace, other = model.run([1, 2, 3, 4, 5]), model.run([5, 4, 3, 2, 1])
+    target, rng = trace.logit(7), np.random.default_rng(0)
+    for instead in ({}, written(other)):
+        for live in (False, True):
+            run = EdgeRun(trace, instead, live)
+            every = run.edges.all()
+            kept = [every & (rng.random(every.shape) < share) for share in (0.0, 0.1, 0.5, 0.9, 1.0)]
+            monkeypatch.setattr(
+                edge_run, "AT_ONCE", 2 * 8 * len(trace) * model.config.d_model * len(run.edges.writers)
+            )
+            np.testing.assert_allclose(
+                run.values(kept, target), [run.value(each, target) for each in kept], rtol=1e-12, atol=1e-12
+            )
+            assert abs(run.value(every, target) - target.value) < 1e-10
+
+
+def test_readers_get_what_they_keep_however_it_is_added_up():
+    rng = np.random.default_rng(2)
+    written = rng.normal(size=(7, 3, 5))
+    for share in (0.0, 0.3, 1.0):
+        kept = rng.random((7, 4)) < share
+        np.testing.assert_allclose(summed(kept, written), np.einsum("wr,wnd->rnd", kept, written), atol=1e-14)
+
+
+def test_runs_of_one_model_share_what_their_heads_read_and_write_with():
+    model = px.random_model(layers=2, heads=4, kv_heads=2, seed=3)
+    first, second = (px.freeze(model.run(tokens)).kernels[0].stacks[0] for tokens in ([1, 2, 3], [4, 5]))
+    other = (
+        px.freeze(px.random_model(layers=2, heads=4, kv_heads=2, seed=4).run([1, 2, 3])).kernels[0].stacks[0]
+    )
+    assert first.maps is second.maps is not other.maps
+    assert not np.array_equal(first.raw[:, :2, :2], second.raw)
