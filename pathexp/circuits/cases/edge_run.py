@@ -60,7 +60,7 @@ class EdgeList:
     @cached_property
     def there(self) -> NDArray[np.bool_]:
         """Whether there is an edge, (writers, readers)."""
-        return np.less_equal.outer(np.array(self.first, dtype=np.int64), np.array(self.depths))
+        return np.asarray(np.less_equal.outer(np.array(self.first, dtype=np.int64), np.array(self.depths)))
 
     def all(self) -> Kept:
         """Return every edge as kept."""
