@@ -1,4 +1,4 @@
-"""How the numbers of a GGUF tensor are packed, and unpacked through the package ``gguf``."""
+"""How the numbers of a GGUF tensor are packed, and unpacked: 4 and 8 bits here, all else through the package ``gguf``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...errors import LoadError
 from ...installation import install_command
 from .checkpoint import Numbers, listed, not_numbers
+from .gguf_blocks import BLOCKS
 from .gguf_header import Damaged, Place
 
 _OTHERS = {
@@ -84,6 +85,8 @@ def unpacked(package: Any, raw: NDArray[np.uint8], packing: int) -> Numbers:
         return raw.view("<f8")
     _check_scales(form.name, raw)
     with np.errstate(over="ignore", invalid="ignore"):  # told as numbers that are not finite
+        if form.name in BLOCKS:
+            return BLOCKS[form.name](raw).reshape(-1)
         numbers: Numbers = np.asarray(package.quants.dequantize(raw[None], form))[0]
     return numbers
 

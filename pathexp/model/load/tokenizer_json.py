@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -176,10 +176,22 @@ class JsonTokenizer:
     @cached_property
     def _pieces(self) -> Mapping[int, str]:
         """What each token looks like, by id."""
-        looks = _looks(self._content)
-        pieces = {token: looks(piece) for piece, token in _vocabulary(self._content).items()}
-        added = {entry["id"]: entry["content"] for entry in self._content.get("added_tokens") or ()}
-        return {**pieces, **added}
+        looks = self._looks
+        return {token: looks(piece) for token, piece in self._spelled.items()} | self._added
+
+    @cached_property
+    def _spelled(self) -> Mapping[int, str]:
+        """How the vocabulary spells each token, by id."""
+        return {token: piece for piece, token in _vocabulary(self._content).items()}
+
+    @cached_property
+    def _added(self) -> dict[int, str]:
+        """The tokens that were added to the vocabulary, by id."""
+        return {entry["id"]: entry["content"] for entry in self._content.get("added_tokens") or ()}
+
+    @cached_property
+    def _looks(self) -> Callable[[str], str]:
+        return _looks(self._content)
 
     @cached_property
     def _ids(self) -> Mapping[str, list[int]]:
@@ -189,7 +201,10 @@ class JsonTokenizer:
         return ids
 
     def _string(self, token: int) -> str:
-        return self._pieces.get(token, f"<unused {token}>")
+        if token in self._added:
+            return self._added[token]
+        piece = self._spelled.get(token)
+        return f"<unused {token}>" if piece is None else self._looks(piece)
 
     def _checked(self, token: int, place: int) -> int:
         if type(token) is int and 0 <= token < self.size:  # what follows takes long, of whole vocabularies
@@ -244,7 +259,7 @@ def _vocabulary(content: Mapping[str, Any]) -> Mapping[str, int]:
     return dict(vocabulary)
 
 
-def _looks(content: Mapping[str, Any]) -> Any:
+def _looks(content: Mapping[str, Any]) -> Callable[[str], str]:
     """How a piece of this vocabulary is shown: as bytes, with spaces for ▁, or as it is."""
     rules = json.dumps([content.get(part) for part in ("decoder", "pre_tokenizer", "normalizer")])
     if '"ByteLevel"' in rules:

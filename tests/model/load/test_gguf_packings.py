@@ -16,6 +16,7 @@ gguf = pytest.importorskip("gguf")
 
 import pathexp as px  # noqa: E402
 from pathexp.model.load import gguf_packings  # noqa: E402
+from pathexp.model.load.gguf_blocks import BLOCKS  # noqa: E402
 from pathexp.model.load.gguf_file import GgufFile, open_gguf  # noqa: E402
 from pathexp.model.load.gguf_header import Damaged, Place  # noqa: E402
 from tests.model.load import gguf_writing as writing  # noqa: E402
@@ -243,3 +244,17 @@ def test_an_older_package_is_told_by_the_name_of_what_it_lacks(
     assert gguf_packings.name_of(older, 40) == "NVFP4"
     with pytest.raises(Damaged, match="packed as number 99"):
         gguf_packings.row_bytes(gguf, Place((2, 4), 99, 0))
+
+
+@pytest.mark.parametrize("name", sorted(BLOCKS))
+def test_blocks_unpacked_here_are_the_packages_numbers_to_the_last_bit(name: str) -> None:
+    """Random bytes, scales that are infinite or no number among them, and every half byte beside every scale's sign."""
+    form = gguf.GGMLQuantizationType[name]
+    size = gguf.GGML_QUANT_SIZES[form][1]
+    raw = np.random.default_rng(0).integers(0, 256, 4_000 * size, dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(gguf.quants.dequantize(raw[None], form))[0]
+        found = BLOCKS[name](raw).reshape(-1)
+    assert found.dtype == expected.dtype == np.float32
+    same = np.isnan(expected) & np.isnan(found) | (found.view(np.uint32) == expected.view(np.uint32))
+    assert same.all() and np.isnan(expected).any() and np.isfinite(expected).any()
