@@ -208,22 +208,27 @@ class Walk:
         order 0.  Cost: one forward pass per live state, times the number of orders if they are kept apart; up to where
         all beginnings are accepted, that of the first query.
         """
-        blocks = self.graph.kernels
-        orders = len(blocks) + 1 if by_order else 1
         n, d, _ = self.graph.sizes
-        shape = (orders, n, d)
-        begin, whole = self.all_until
+        shape = (len(self.graph.blocks) + 1 if by_order else 1, n, d)
+        live = self.before(len(self.graph.blocks), by_order)
+        finals = [stream for state, stream in live.items() if self.finishes(state)]
+        return sum(finals, np.zeros(shape)), self.straight_sum
+
+    def before(self, depth: int, by_order: bool) -> dict[int, Array]:
+        """Return what arrives in front of a block, or at the sink, by state: streams (K, n, d), K being 1 or blocks + 1 orders."""
+        n, d, _ = self.graph.sizes
+        shape = (len(self.graph.blocks) + 1 if by_order else 1, n, d)
+        begin, whole = min(depth, self.all_until[0]), self.all_until[1]
         live: dict[int, Array] = {}
         if begin:
             known = all_before(self.graph, begin, "order" if by_order else "all")
             stream_at(live, whole, shape)[: len(known)] = known
-        for depth in range(begin, len(blocks) + 1):
-            for state, order, value in self.arrivals(depth) if depth > begin or not begin else ():
+        for at in range(begin, depth + 1):
+            for state, order, value in self.arrivals(at) if at > begin or not begin else ():
                 stream_at(live, state, shape)[order if by_order else 0] += value
-            if depth < len(blocks):
-                live = self.cross(depth, blocks[depth], live, by_order)
-        finals = [stream for state, stream in live.items() if self.finishes(state)]
-        return sum(finals, np.zeros(shape)), self.straight_sum
+            if at < depth:
+                live = self.cross(at, self.graph.kernels[at], live, by_order)
+        return live
 
     def followed(self) -> Iterator[Array]:
         """Yield the stream, (n, d), in front of every block and at the sink, of a walk over all paths; `total` is then kept."""
