@@ -66,9 +66,11 @@ class TargetTotals:
         seen = positions_needed(self.walk, field)
         until, shared = self.walk.all_until[0], not by_order and fits(graph)
         free = self.walk.free_from[0] if shared else blocks
-        passed = blocks // 2 if by_order else blocks  # by order, beginnings and endings meet in the middle
         front = len(field) * (blocks - kept_until(graph, until, "order" if by_order else "all"))
-        back = seen * (free if is_pulled(graph, field[:seen], free) else passed)
+        passed = free if shared and is_pulled(graph, field[:seen], free) else blocks
+        back = seen * (
+            blocks // 2 if by_order else passed
+        )  # by order, beginnings and endings meet in the middle
         spent = self.spent[by_order] + back
         if spent > front or (spent == front and free >= blocks - until):
             return "front"

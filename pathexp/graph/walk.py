@@ -7,7 +7,6 @@ forward pass per live state, whatever the number of paths.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,28 +105,6 @@ class Walk:
                 for more, ways in enumerate(self.completions.by_order(depth, after)):
                     total[order + more] += ways
         return tuple(total)
-
-    def through_each(self) -> dict[str, int]:
-        """Return how many paths pass through each component, exactly: O(states · components) whole numbers.
-
-        >>> from pathexp.graph import ResidualGraph, everything
-        >>> Walk(ResidualGraph.symbolic(2, 2), everything).through_each()
-        {'L0H0': 3, 'L0H1': 3, 'L1H0': 3, 'L1H1': 3}
-        """
-        found = {component.label: 0 for component in self.graph.components()}
-        coming = [Counter[int]() for _ in range(len(self.graph.blocks) + 1)]
-        for source, start in self.starts():
-            for labels, depth, state, _ in self.entries(source, start):
-                coming[depth][state] += 1
-                if labels:
-                    found[labels[0]] += self.completions.amount(depth, state)
-        for b, block in enumerate(self.graph.blocks):
-            coming[b + 1] += coming[b]  # past the block
-            for state, beginnings in coming[b].items():
-                for c, after in self.onward(b, state):
-                    found[block.components[c].label] += beginnings * self.completions.amount(b + 1, after)
-                    coming[b + 1][after] += beginnings
-        return found
 
     # Lists ---------------------------------------------------------------------------------------------
 

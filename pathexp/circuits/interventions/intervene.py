@@ -16,7 +16,7 @@ from typing import ClassVar, TypeAlias, overload
 import numpy as np
 
 from ...answer import Answer, Facts, Figure, Note, Part, Table, columns
-from ...arguments import LOGITS, Kind, expect, instance, one_of, whole
+from ...arguments import Kind, expect, instance, one_of, whole
 from ...errors import PathexpError
 from ...expansion import expand
 from ...expansion.header import counted, run_facts
@@ -24,6 +24,7 @@ from ...expansion.targets import on_stream
 from ...graph import Array, Contrast, Query, Walk, everything, freeze, push
 from ...graph.along_positions import stays
 from ...graph.operators import act_at
+from ...graph.through_each import through_each
 from ...model import Target, Trace
 from ...model.softmax import log_softmax
 from ...model.trace import check_trace
@@ -35,6 +36,7 @@ from .kept_paths import INPUTS, KeptPaths, Reading
 from .largest_effects import frozen_effects, largest
 from .live_paths import LivePaths
 from .live_without import live_without
+from .mean_kl import divergence
 from .means import Means, RunMeans
 
 _HOW = Kind("LivePaths or FrozenPaths", lambda how: how in (LivePaths, FrozenPaths))
@@ -328,7 +330,7 @@ def _of_each(
     trace: Trace, target: Target, names: Sequence[str], frozen: Mapping[str, float], live: Collection[str]
 ) -> list[Numbers]:
     """The numbers of cutting each component whole: all are counted at once, and those wanted live run side by side."""
-    paths = Walk(freeze(trace), everything).through_each()
+    paths = through_each(Walk(freeze(trace), everything))
     effects: dict[str, Effects] = {name: (frozen[name], None, None) for name in names}
     for name, logits in live_without(trace, [name for name in names if name in live]):
         effects[name] = (frozen[name], *_live(trace, target, logits))
@@ -345,7 +347,7 @@ def _numbers(one: Intervention, target: Target) -> Numbers:
 def _live(trace: Trace, target: Target, logits: Array) -> tuple[float, float]:
     """How live logits (n, V) move the target, and how far their distributions are from the run's."""
     change = Intervention._change(logits[target.position], target)
-    return change, _divergence(trace.log_probs, log_softmax(logits))
+    return change, divergence(trace.log_probs, log_softmax(logits))
 
 
 def _named(zero: object, means: Means | None) -> str:
@@ -386,22 +388,3 @@ def _check_target(target: object, trace: Trace) -> None:
     if target.space != "logits":
         raise PathexpError(f"interventions are read at the logits; got a target in space {target.space!r}")
     on_stream(target, freeze(trace))  # refuses a target of another run
-
-
-def mean_kl(a: Array, b: Array) -> float:
-    """Return the mean over positions of the divergence KL(a ‖ b) of the distributions of two arrays of logits, in nats.
-
-    `a`, `b`: (positions, tokens). Kullback & Leibler 1951. Raises PathexpError where they are no such arrays.
-
-    >>> round(mean_kl(np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])), 6)
-    0.143841
-    """
-    expect("mean_kl", a=(a, LOGITS), b=(b, LOGITS))
-    if np.shape(a) != np.shape(b):
-        raise PathexpError(f"mean_kl() compares logits of one shape, found {np.shape(a)} and {np.shape(b)}")
-    return _divergence(log_softmax(a), log_softmax(b))
-
-
-def _divergence(first: Array, second: Array) -> float:
-    """The same of log-probabilities."""
-    return float((np.exp(first) * (first - second)).sum(axis=-1).mean())

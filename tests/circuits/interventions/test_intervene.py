@@ -8,8 +8,8 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.interventions.cuts import paths_along, paths_through
-from pathexp.circuits.interventions.intervene import mean_kl
 from pathexp.circuits.interventions.kept_paths import read_by
+from pathexp.circuits.interventions.mean_kl import mean_kl
 from pathexp.circuits.interventions.means import given
 from pathexp.cli import main
 from pathexp.errors import PathexpError

@@ -8,6 +8,7 @@ from pathexp.circuits.interventions import live_without as module
 from pathexp.circuits.interventions.cuts import paths_through
 from pathexp.circuits.interventions.live_without import live_without
 from pathexp.graph import Walk, everything
+from pathexp.graph.through_each import through_each
 from tests.zoo import FAMILIES, ZOO
 
 MODELS = {**ZOO, **FAMILIES}
@@ -36,7 +37,7 @@ def test_every_component_is_left_out_as_by_an_intervention_of_its_own(name, monk
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_paths_through_each_component_are_counted_as_those_of_its_query(name):
     graph = px.freeze(run_of(name))
-    for label, count in Walk(graph, everything).through_each().items():
+    for label, count in through_each(Walk(graph, everything)).items():
         assert count == px.expand(graph, paths_through(label)).count(), label
 
 
