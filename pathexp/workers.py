@@ -97,6 +97,20 @@ def own_workers() -> Iterator[None]:
         yield
 
 
+SMALL = 2**25
+"""Up to so many multiplications in one product, a millisecond's worth, threads of BLAS wait longer than they multiply."""
+
+
+@contextmanager
+def small_products(multiplications: float) -> Iterator[None]:
+    """As `own_workers` where products have no more than a few million multiplications each; else nothing is changed."""
+    if multiplications > SMALL:
+        yield
+        return
+    with own_workers():
+        yield
+
+
 @contextmanager
 def _limited_to(workers: int | None) -> Iterator[None]:
     blas = _blas()

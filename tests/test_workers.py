@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 import threadpoolctl
 
-from pathexp.workers import for_each, in_turn, one_thread, own_workers
+from pathexp import cli
+from pathexp.cli.table import TABLE
+from pathexp.workers import SMALL, for_each, in_turn, one_thread, own_workers, small_products
 
 
 def threads():
@@ -106,3 +109,29 @@ def test_what_is_closed_or_raises_leaves_blas_as_it_was():
     with pytest.raises(ValueError, match="three"):
         list(in_turn(work, range(2, 100)))
     assert threads() == 2 and max(begun) <= 4
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(("multiplications", "blas"), [(0, 1), (SMALL, 1), (SMALL + 1, 2), (float("inf"), 2)])
+def test_small_products_leave_blas_one_thread_and_large_ones_all(multiplications, blas):
+    with small_products(multiplications):
+        assert threads() == blas and workers() == 2
+    assert threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_command_about_a_short_run_multiplies_on_one_thread_and_one_about_a_model_on_all(
+    monkeypatch, capsys
+):
+    seen = {}
+    for name, words in {"entropy": ["attn-1l", "To be"], "composition": ["attn-2l"]}.items():
+        ask = TABLE[name].ask
+
+        def asked(*given, name=name, ask=ask, **options):
+            seen[name] = threads()
+            return ask(*given, **options)
+
+        table = {**TABLE, name: replace(TABLE[name], ask=asked)}
+        monkeypatch.setattr(cli, "TABLE", table)
+        assert cli.main([name, *words]) == 0
+    assert seen == {"entropy": 1, "composition": 2}

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -17,8 +18,9 @@ from ..circuits.corpus.limits import Limits
 from ..circuits.corpus.tally import Tally
 from ..errors import PathexpError
 from ..expansion.header import model_line, prediction_line, text_line
-from ..graph import check_graph_file, save_graph
-from ..model import Model
+from ..graph import Contrast, check_graph_file, save_graph
+from ..model import Model, Trace
+from ..workers import small_products
 from .cases import averaged, check_cases, declare_cases, of_cases
 from .command import (
     FROM_START,
@@ -89,17 +91,18 @@ def run(command: Command, options: argparse.Namespace) -> int:
         if said and not _for_machines(options):
             print(said, flush=True)
     announce(f"{command.name}: at work", getattr(options, "quiet", False))
-    given = keywords(command, options, subjects)
-    answer = (
-        averaged(command, subjects[0], options, given)
-        if of_cases(options)
-        else command.ask(*subjects, **given)
-    )
-    document = show(answer, options, None if command.top else options.top)
-    if command.saves:
-        answer.save(options.save)
-    elif options.save is not None:
-        picture.save(document, options.save)
+    with small_products(_multiplications(subjects[:1])):
+        given = keywords(command, options, subjects)
+        answer = (
+            averaged(command, subjects[0], options, given)
+            if of_cases(options)
+            else command.ask(*subjects, **given)
+        )
+        document = show(answer, options, None if command.top else options.top)
+        if command.saves:
+            answer.save(options.save)
+        elif options.save is not None:
+            picture.save(document, options.save)
     if command.serves:
         getattr(answer, "wait")()  # noqa: B009
     if (file := getattr(options, "graph", None)) is not None:
@@ -109,6 +112,16 @@ def run(command: Command, options: argparse.Namespace) -> int:
     ) is not None:
         tally.save(file)
     return code_of(answer, document)
+
+
+def _multiplications(subjects: Sequence[Any]) -> float:
+    """How many multiplications the largest product about a run takes; infinity where there is no run."""
+    for subject in subjects:
+        run = subject.runs[0] if isinstance(subject, Contrast) else subject
+        if isinstance(run, Trace):
+            config = run.config
+            return float(len(run) * config.d_model * max(config.d_mlp, config.d_model))
+    return inf
 
 
 def check_outputs(command: Command, options: argparse.Namespace) -> None:
