@@ -385,3 +385,15 @@ def test_one_path_is_not_counted_in_the_drawing():
     trace = px.random_model(layers=1, heads=2, positions="none", seed=1).run([1, 2])
     drawn = str(px.expand(trace).tree(trace.logit(0), nodes=9))
     assert "E L0H0 U" in drawn and "1 paths" not in drawn
+
+
+@pytest.mark.parametrize("query", ["E .* U", "b_O_L0 .* U", "S .* U", "E .* L1H2 .* U"])
+def test_rows_of_one_stream_hold_what_accepted_sources_bring_and_nothing_else(query):
+    """Where one state is met, what a block reads is what the rows before it add up to."""
+    model = px.random_model(
+        layers=3, heads=3, kv_heads=1, d_head=5, d_mlp=9, norm="layernorm", biases=True, seed=3
+    )
+    trace = model.run([3, 1, 4, 1, 5])
+    for position in (4, 2):
+        target = trace.logit(2, position=position)
+        check(px.expand(trace).where(query), target, "back")

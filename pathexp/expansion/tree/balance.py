@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...answer import Check
-from ...graph import lengths
+from ...graph import Array, everything, lengths
 from ..header import counted
+from ..tolerance import follow
 from .frontier import ROOT
 from .growth import Growth
 from .noise import allowed, final_noise
@@ -54,6 +55,14 @@ def _balances(growth: Growth, whole: float) -> Iterator[tuple[float, float, floa
 
 
 def root_deviation(numbers: Numbers) -> float:
-    """Return the deviation of the rounding of the sum of all paths."""
-    noise = final_noise(numbers.graph, numbers.positions)
-    return float(lengths(noise * lengths(numbers.reading)))
+    """Return the deviation of the rounding of the sum of all paths; of a verdict or a flow of these paths, what was found there."""
+    return float(lengths(_final_noise(numbers) * lengths(numbers.reading)))
+
+
+def _final_noise(numbers: Numbers) -> Array:
+    walk = numbers.walk
+    if walk.query == everything and numbers.positions == walk.graph.sizes[0]:
+        found = follow(walk)
+        if found is not None:
+            return found.depths[-1]
+    return final_noise(walk.graph, numbers.positions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,6 +31,8 @@ class PulledBack(Numbers):
 
     def stream(self, depth: int, group: Group) -> Array:
         """What beginnings in some states bring to a depth, (n, d)."""
+        if (found := self._summed.get((depth, group))) is not None:
+            return found
         streams = self._streams[depth]
         met = (streams[state] for state in sorted(group) if state in streams)
         return np.asarray(sum(met, np.zeros(self.reading.shape)))
@@ -43,10 +45,40 @@ class PulledBack(Numbers):
                 yield [where], value, rounding(value)
             else:
                 parts.setdefault((b, choices.groups[where]), []).append(where)
+        follows = self._is_one_stream(parts)
         for (b, before), places in parts.items():
             components = np.array([choices.places[where][1] for where in places])
             made = self._outputs(b, before, group, components)
             yield places, made, outputs(self.graph.kernels[b], self.stream(b, before), components, made)
+            if follows:
+                self._sum(b, before, made)
+
+    def _is_one_stream(self, parts: Mapping[tuple[int, Group], Sequence[int]]) -> bool:
+        """Whether the components of every block are all met in one state: what they write is what the next block reads."""
+        groups = {before for _, before in parts}
+        blocks = self.graph.blocks
+        whole = all(len(places) == len(blocks[b].components) for (b, _), places in parts.items())
+        one = len(groups) == 1 and all(len(states) == 1 for states in self.walk.live)
+        if not (whole and one and len(parts) == len(blocks)):
+            return False
+        (group,) = groups
+        self._summed[0, group] = self._entered(0, group, np.zeros(self.reading.shape))
+        return True
+
+    def _sum(self, b: int, group: Group, made: Array) -> None:
+        """Put the stream behind a block, of what its components make of the stream before it."""
+        skipped = self.graph.kernels[b].through_skip(self._summed[b, group][None])[0]
+        self._summed[b + 1, group] = self._entered(b + 1, group, skipped + made.sum(axis=0))
+
+    def _entered(self, depth: int, group: Group, stream: Array) -> Array:
+        """A stream with what accepted sources bring to it at a depth."""
+        found = (s for s, state in self.walk.starts() if s.depth == depth and state in group)
+        return np.asarray(sum((source.value()[: self.positions] for source in found), stream))
+
+    @cached_property
+    def _summed(self) -> dict[tuple[int, Group], Array]:
+        """Streams where one state is met, by depth, as sums of the rows before."""
+        return {}
 
     def _outputs(self, b: int, before: Group, after: Group, components: Indices) -> Array:
         """What components of a block write, from the stream in some states and from constants inside: (C, n, d)."""
