@@ -22,6 +22,7 @@ from ...expansion.header import model_facts
 from ...graph.rescaled import rescaled, scales
 from ...model import Model
 from ...model.model import check_model
+from ...workers import own_workers
 from .diagonal import share_on_diagonal
 from .head import Head, every_head
 from .spectrum import Spectrum, turned_spectrum
@@ -206,7 +207,8 @@ def copying(model: Model) -> Copying:
     [('L0H0', None), ('L1H0', 1.0)]
     """
     check_model(model, "copying")
-    return Copying(model, tuple(_copying(each) for each in every_head(model)))
+    with own_workers():  # spectra of d_head numbers
+        return Copying(model, tuple(_copying(each) for each in every_head(model)))
 
 
 def has_qk(head: Head) -> bool:

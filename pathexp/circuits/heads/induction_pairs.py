@@ -21,6 +21,7 @@ from ...graph.latents import refuse_keys
 from ...labels import head_label
 from ...model import Model
 from ...model.model import check_model
+from ...workers import own_workers
 from .copying import ov_spectrum
 from .diagonal import WHOLE
 from .head import Head, every_head
@@ -121,7 +122,10 @@ def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, .
     refuse_keys(model.config, head_label(max(model.config.n_layers - 1, 0), 0))
     weights = _Weights(model, min(positions, model.config.n_ctx))
     every = list(every_head(model))
-    return tuple(weights.pair(late, early) for late in every for early in every if early.layer < late.layer)
+    with own_workers():  # spectra of d_head numbers
+        return tuple(
+            weights.pair(late, early) for late in every for early in every if early.layer < late.layer
+        )
 
 
 class _Weights:

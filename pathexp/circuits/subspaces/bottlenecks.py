@@ -20,6 +20,7 @@ from ...labels import read_label
 from ...model import Config, Model
 from ...model.model import check_model
 from ...model.streams import streams
+from ...workers import for_each
 from ..attribution.decompose import stream_points
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
@@ -142,7 +143,7 @@ def bottlenecks(
         moments = partial(_moments, model, points)
         chosen, what = Corpus.of(corpus, model, WINDOWS), "moments of the stream"
         sums = chosen.accumulate(model, moments, what, limits, together=True)
-        ranks = {point: effective_rank(_variance(sums, point)) for point in points}
+        ranks = _ranks(sums, points)
     return Bottlenecks(model, tuple(_rows(model.config, points, ranks)), sums)
 
 
@@ -198,6 +199,17 @@ def _moments(model: Model, points: tuple[str, ...], window: Tokens) -> Mapping[s
     residuals = streams(model, window).residuals
     first = {f"{point}/first": residuals[point].sum(axis=0) for point in points}
     return first | {f"{point}/second": residuals[point].T @ residuals[point] for point in points}
+
+
+def _ranks(sums: Tally, points: tuple[str, ...]) -> Mapping[str, float]:
+    """The effective rank at each point, on all cores: threads of BLAS wait for each other in eigenvalues of this size."""
+    found = [0.0] * len(points)
+
+    def work(at: int) -> None:
+        found[at] = effective_rank(_variance(sums, points[at]))
+
+    for_each(work, len(points))
+    return dict(zip(points, found, strict=True))
 
 
 def _variance(sums: Tally, point: str) -> Array:

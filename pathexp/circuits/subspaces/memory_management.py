@@ -27,6 +27,7 @@ from ...graph.ports import Ports
 from ...labels import mlp_label, neuron_label
 from ...model import Model
 from ...model.model import check_model
+from ...workers import own_workers
 from ..composition.head_sides import HeadSides
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
@@ -150,7 +151,8 @@ def memory_management(
     """
     check_model(model, "memory_management")
     expect("memory_management", k=(k, AMOUNT))
-    heads, neurons = _with_spectra(model, _largest(_heads(model), k)), _largest(_neurons(model), k)
+    with own_workers():  # bases and spectra are small factorizations
+        heads, neurons = _with_spectra(model, _largest(_heads(model), k)), _largest(_neurons(model), k)
     if corpus is None:
         return MemoryManagement(model, heads, neurons)
     what = f"cancellation by {len(heads)} heads and {len(neurons)} neurons"

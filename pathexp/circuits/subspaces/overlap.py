@@ -22,6 +22,7 @@ from ...graph import Array
 from ...graph.ports import Norms, Ports, readers_of, writers_of
 from ...model import Model
 from ...model.model import check_model
+from ...workers import own_workers
 from ..composition.gram import Flags
 from .ranges import read_basis, shared, written_basis
 
@@ -194,9 +195,10 @@ def overlap(
     check_model(model, "overlap")
     expect("overlap", norms=(norms, one_of("folded", "raw")))
     ports = Ports(model, norms)
-    written = {label: written_basis(ports.writer(label)) for label in _chosen(writer, writers_of(model))}
-    read = {label: read_basis(ports.reader(label)) for label in _chosen(reader, readers_of(model))}
-    pairs = _pairs(written, read, _allowed(ports, tuple(written), tuple(read), bool(writer and reader)))
+    with own_workers():  # bases are small factorizations
+        written = {label: written_basis(ports.writer(label)) for label in _chosen(writer, writers_of(model))}
+        read = {label: read_basis(ports.reader(label)) for label in _chosen(reader, readers_of(model))}
+        pairs = _pairs(written, read, _allowed(ports, tuple(written), tuple(read), bool(writer and reader)))
     if writer and reader and not pairs:
         raise PathexpError(f"{reader} reads the stream before {writer} has written to it")
     return Overlap(model, tuple(sorted(pairs, key=lambda pair: 0.0 if np.isnan(pair.z) else -abs(pair.z))))

@@ -18,6 +18,7 @@ from ...expansion.header import model_facts
 from ...model import Model, rewrite
 from ...model.model import check_model
 from ...model.rewrite.basis import orthogonal, random_rotation, turned_neurons, turned_stream
+from ...workers import own_workers
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
 from ..corpus.tally import Tally
@@ -189,7 +190,9 @@ def privileged_basis(
     sums = None
     if corpus is not None:
         sums = kurtosis_tally(model, Corpus.of(corpus, model, WINDOWS), seed, limits)
-    return PrivilegedBasis(model, tuple(_by_rotation(model, seed)), kurtoses(sums) if sums else (), sums)
+    with own_workers():  # short runs
+        rotated = tuple(_by_rotation(model, seed))
+    return PrivilegedBasis(model, rotated, kurtoses(sums) if sums else (), sums)
 
 
 def _by_rotation(model: Model, seed: int) -> Iterator[RotatedSpace]:
