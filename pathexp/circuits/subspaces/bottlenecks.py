@@ -138,7 +138,8 @@ def bottlenecks(
     """
     check_model(model, "bottlenecks")
     points = ("embed", *stream_points(model.config))
-    sums, ranks = None, {}
+    sums = None
+    ranks: Mapping[str, float] = {}
     if corpus is not None:
         moments = partial(_moments, model, points)
         chosen, what = Corpus.of(corpus, model, WINDOWS), "moments of the stream"
