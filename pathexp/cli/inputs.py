@@ -9,7 +9,9 @@ from pathlib import Path
 from ..budget import bytes_of, memory_budget
 from ..errors import LoadError, PathexpError
 from ..graph import MEASURES, Contrast, contrast
-from ..model import Model, Target, Trace, load, models
+from ..model import Config, Model, Target, Trace, load, models
+from ..model.model import ids_of
+from ..workers import small_products
 from .command import UNKNOWN, Command, Option, integer, token
 
 DEFAULT_TEXT = "Macbeth shall sleep no more. Macbeth shall"
@@ -117,11 +119,22 @@ def _hint(name: str) -> str:
 
 def trace_of(model: Model, options: argparse.Namespace) -> Trace:
     """Run the model on the text or the token ids of the command line."""
-    if options.tokens is None:
-        return model.run(DEFAULT_TEXT if options.text is None else str(options.text))
-    if options.text is not None:
+    if options.tokens is not None and options.text is not None:
         raise PathexpError("give a text or --tokens, not both")
-    return model.run(tokens_of(options.tokens))
+    text = DEFAULT_TEXT if options.text is None else str(options.text)
+    ids = ids_of(model, text if options.tokens is None else tokens_of(options.tokens))
+    with small_products(multiplications(model.config, len(ids))):
+        return model.run(ids)
+
+
+def multiplications(config: Config, positions: int) -> int:
+    """Return how many multiplications the largest product of a layer takes.
+
+    >>> from pathexp.model import Config
+    >>> multiplications(Config(n_layers=1, n_heads=1, d_model=4, d_head=4, d_mlp=6, d_vocab=5, n_ctx=8), 3)
+    72
+    """
+    return positions * config.d_model * max(config.d_mlp, config.d_model)
 
 
 def contrast_of(trace: Trace, options: argparse.Namespace) -> Contrast | None:

@@ -35,7 +35,16 @@ from .command import (
     seconds,
     whole,
 )
-from .inputs import contrast_of, declare_inputs, measured, model_of, set_memory, target_of, trace_of
+from .inputs import (
+    contrast_of,
+    declare_inputs,
+    measured,
+    model_of,
+    multiplications,
+    set_memory,
+    target_of,
+    trace_of,
+)
 
 OK, NOT_PROVEN, REFUSED, CUT_SHORT = 0, 1, 2, 3
 """Exit codes: done and proven; done, but a check failed; the input was refused; something was cut short."""
@@ -119,8 +128,7 @@ def _multiplications(subjects: Sequence[Any]) -> float:
     for subject in subjects:
         run = subject.runs[0] if isinstance(subject, Contrast) else subject
         if isinstance(run, Trace):
-            config = run.config
-            return float(len(run) * config.d_model * max(config.d_mlp, config.d_model))
+            return multiplications(run.config, len(run))
     return inf
 
 
