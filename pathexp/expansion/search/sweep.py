@@ -39,8 +39,8 @@ CHUNK = 2**21
 BIG = 2**14
 """From how many covectors on a group on the stream is not joined with others: joining copies."""
 
-OPEN = 8
-"""How many times its width a beam may have open, those of earlier blocks included."""
+OPEN, FEW_OPEN = 8, 2
+"""How many times its width a beam may have open, those of earlier blocks included: by lengths alone, and by sets on the stream, which tell more."""
 
 
 @dataclass(eq=False)
@@ -100,7 +100,7 @@ class Sweep:
         kept = fresh if width is None else self._beam(fresh, width)
         self.open = self._merged([*map(partial(self._lowered, b), self.open), *kept])
         if width is not None:
-            self.open = self._beam(self.open, OPEN * width)
+            self.open = self._beam(self.open, (FEW_OPEN if any(self.bounds.streams) else OPEN) * width)
         self.held = sum(group.fields.nbytes for group in self.open)
         return not self._spent
 
