@@ -11,7 +11,7 @@ def through_each(walk: Walk) -> dict[str, int]:
     """Return how many of a walk's paths pass through each component, exactly: O(states · components) whole numbers.
 
     >>> from pathexp.graph import ResidualGraph, everything
-    >>> through_each(Walk(ResidualGraph.symbolic(2, 2), everything))
+    >>> through_each(Walk(ResidualGraph.attention_only(2, 2), everything))
     {'L0H0': 3, 'L0H1': 3, 'L1H0': 3, 'L1H1': 3}
     """
     found = {component.label: 0 for component in walk.graph.components()}
