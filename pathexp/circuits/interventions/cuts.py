@@ -112,7 +112,7 @@ def checked_cuts(trace: Trace, cut: object, node: str | None, edge: tuple[str, s
     Raises PathexpError where more than one is given, or what is given is not there.
     """
     cuts = _cuts(trace, cut, node, edge)
-    if (cut, node, edge) == (None, None, None):  # labels of the graph itself, of which there are many
+    if cut is None and node is None and edge is None:  # labels of the graph itself, of which there are many
         return {name: Cut(_query(each)) for name, each in cuts.items()}
     return {name: _checked(each, trace) for name, each in cuts.items()}
 
