@@ -181,7 +181,9 @@ def test_a_small_sample_is_killed(mutants, capsys):
     )
     printed = capsys.readouterr().out
     killed, of = map(int, re.search(r"(\d+) of (\d+) mutants killed", printed).groups())
-    assert of in (7, 8) and killed >= of - 1, printed  # which eight are drawn changes with the code
+    assert of >= 5 and killed >= of - 1, (
+        printed
+    )  # which eight are drawn, and how many say nothing, changes with the code
 
 
 def test_a_test_that_fails_anyway_kills_nobody(mutants, tmp_path):
