@@ -8,6 +8,7 @@ from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import certified
 from pathexp.expansion.search.budget import Budget
 from pathexp.expansion.search.found import CONTENDERS, Best, Suffixes
+from pathexp.expansion.search.sweep import Sweep
 from tests.zoo import FAMILIES, ZOO
 
 MODELS = {**ZOO, **FAMILIES}
@@ -36,6 +37,15 @@ def test_whoever_may_belong_to_the_list_is_kept():
 def test_no_more_are_kept_than_can_be_valued_again():
     found = best(1, [2.0] * (CONTENDERS + 9), [0.5] * (CONTENDERS + 9))
     assert len(found.words()) == CONTENDERS + 1 and found.missed == 2.5
+
+
+def test_nothing_unbounded_is_left_out():
+    """With an infinite threshold as well: what is left out would make every longer path unbounded."""
+    sweep = Sweep(None, None, best(1, [1.0], [0.0]), Budget(), blur=0.5)
+    for threshold in (np.inf, 1.0):
+        sweep.best.threshold = threshold
+        dropped, lost = sweep._negligible(np.array([[np.inf, 0.25, np.nan, 0.125]]))
+        assert dropped.tolist() == [[False, True, False, True]] and 0.375 <= lost[0] < 0.376
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pathexp as px
+from pathexp.algebra import Dense
 from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, unions
 from pathexp.expansion.search.ellipsoids import loosened, united
@@ -203,6 +206,17 @@ def test_the_norm_of_a_gated_component_is_known_without_its_matrices(post):
         kept = type(single)(single.index, single.operator, single.size, True, False).carry(off)
         assert np.all(kept >= off * np.linalg.norm(matrices, ord=2, axis=(1, 2)))
         assert np.all(kept <= off * found * (1 + 1e-9) + 1e-12)
+
+
+@pytest.mark.parametrize("power", [-1000, -600, -520, 300, 600])
+def test_the_norm_of_a_gated_component_scales_with_its_weights_where_squares_leave_the_range(power):
+    single = simple_components()[0]
+    found = gated_norms(single.operator, single.size)
+    (step, gate, *others), factor = single.operator, single.operator[0].feature[0]
+    scaled = Dense(factor.numbers().array * 2.0**power, factor.numbers().target, factor.numbers().source)
+    writer = replace(step, feature=(replace(factor, map=scaled),))
+    small = gated_norms((writer, gate, *others), single.size)
+    np.testing.assert_allclose(small / 2.0**power, found, rtol=1e-9)
 
 
 def test_of_other_operators_the_norm_is_not_known_so():

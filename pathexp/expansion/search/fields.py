@@ -107,26 +107,29 @@ class Fields:
 
     def at_positions(self, work: Callable[[int, Indices], None], numbers: int) -> None:
         """Call `work` with every position and the rows that are there, on all cores if `numbers` a row make it worth that."""
-        places = list(self._by_position())
+        places = self._by_position
         each(lambda place: work(*places[place]), len(places), len(self.rows) * numbers)
 
-    def _by_position(self) -> Iterator[tuple[int, Indices]]:
+    @cached_property
+    def _by_position(self) -> list[tuple[int, Indices]]:
+        """Every position where something is, and which rows."""
         order = np.argsort(self.at, kind="stable")
         ends = np.searchsorted(self.at[order], np.arange(self.positions + 1))
-        for position in np.unique(self.at):
-            yield int(position), order[ends[position] : ends[position + 1]]
+        return [
+            (int(position), order[ends[position] : ends[position + 1]]) for position in np.unique(self.at)
+        ]
 
     def met(self, values: Array) -> Array:
         """Inner products with vectors (E, n, r): (m, E)."""
         found = np.zeros((len(self), len(values)))
-        for position, rows in self._by_position():
+        for position, rows in self._by_position:
             found[self.owners[rows]] += self.rows[rows] @ values[:, position].T
         return found
 
     def sizes_met(self, sizes: Array) -> Array:
         """Bounds on Σ |r| s for numbers s (n, r) from 0 up: (m,)."""
         found = np.zeros(len(self.rows))
-        for position, rows in self._by_position():
+        for position, rows in self._by_position:
             found[rows] = np.abs(self.rows[rows]) @ sizes[position]
         return self.summed(found) * (1 + gamma(sizes.size))
 

@@ -7,11 +7,12 @@ Gram matrices serve all positions. In trained MLPs that is a fifth of what the n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import frexp, inf, ldexp
 
 import numpy as np
 
 from ...graph import Array, Gate, Operator, Part, Step, word_map
-from .rounding import finite, gamma, lengths
+from .rounding import FLOOR, finite, gamma, lengths, powers
 
 
 def gated_norms(operator: Operator, size: tuple[int, int]) -> Array | None:
@@ -29,10 +30,19 @@ def gated_norms(operator: Operator, size: tuple[int, int]) -> Array | None:
     for part in (*writers, *readers):
         inner = inner * _scales(part, n)
     write, read = _features(writers, np.eye(inner.shape[1])), _features(readers, np.eye(d))
+    scale, (inner, write, read) = _scaled(inner, write, read)
     square = np.einsum("nf,nf->n", inner @ ((write @ write.T) * (read.T @ read)), inner)
     most = np.abs(inner) @ (lengths(write) * lengths(read.T))
-    lost = gamma(4 * (d + inner.shape[1])) * most * most
-    return finite(np.sqrt(np.maximum(square, 0.0) + lost) * (1 + 1e-9))
+    lost = gamma(4 * (d + inner.shape[1])) * most * most + FLOOR * inner.shape[1] ** 2
+    return finite(np.sqrt(np.maximum(square, 0.0) + lost) * (1 + 1e-9) * scale)
+
+
+def _scaled(*arrays: Array) -> tuple[float, list[Array]]:
+    """Arrays over powers of two, entries at most one, so that no square leaves the range; and the product of these, rounded up."""
+    scales = [float(powers(array, (0, 1))[0, 0]) for array in arrays]
+    power = sum(frexp(scale)[1] - 1 for scale in scales)
+    whole = ldexp(1.0, max(power, -1022)) if power < 1024 else inf
+    return whole, [array / scale for array, scale in zip(arrays, scales, strict=True)]
 
 
 def _features(parts: Sequence[Part], rows: Array) -> Array:

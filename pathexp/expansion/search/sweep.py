@@ -174,7 +174,7 @@ class Sweep:
         """Where covectors matter least, (m, n), and what they add at most in all, (m,): a little of the threshold."""
         order = np.argsort(each, axis=1)
         sums = np.cumsum(np.take_along_axis(each, order, axis=1), axis=1) * _UP
-        small = sums <= self.blur * self.best.threshold
+        small = (sums <= self.blur * self.best.threshold) & np.isfinite(sums)
         dropped = np.zeros(each.shape, dtype=bool)
         np.put_along_axis(dropped, order, small, axis=1)
         return dropped, np.max(np.where(small, sums, 0.0), axis=1)
