@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
 
 from .buffers import Buffers
 from .errors import PathexpError
+from .turns import Turns
 
 Value = TypeVar("Value")
 Place = tuple[int, Hashable]
@@ -60,33 +61,40 @@ class Budget:
         self._passing: OrderedDict[int, int] = OrderedDict()
         self._gone: deque[int] = deque()
         self._lock = Lock()
+        self._making = Turns()
         self._total = 0
 
     def get(self, owner: object, key: Hashable, make: Callable[[], Value], *, passing: bool = False) -> Value:
         """Return the value of an owner and a key, made if it is not kept.
 
         ``passing``: large, and soon used no more, such as patterns of a long text. Of arrays that such values hold at most one byte
-        in sixteen of the limit is kept, and no value that refers to another.
+        in sixteen of the limit is kept, and no value that refers to another. What another thread makes just now is waited for.
         """
         place = id(owner), key
-        with self._lock:
-            self._forget()
-            if place in self._kept:
-                self._kept.move_to_end(place)
-                return self._kept[place][0]  # type: ignore[return-value]
-        value = make()
-        self._put(owner, place, value, passing)
-        return value
+        kept: tuple[Value] | None = self._find(place)
+        if kept is not None:
+            return kept[0]
+        with self._making.alone(place):
+            kept = self._find(place)
+            if kept is not None:
+                return kept[0]
+            value = make()
+            self._put(owner, place, value, passing)
+            return value
 
     def find(self, owner: object, key: Hashable) -> object | None:
         """Return the value of an owner and a key, or None where none is kept."""
-        place = id(owner), key
+        kept: tuple[object] | None = self._find((id(owner), key))
+        return None if kept is None else kept[0]
+
+    def _find(self, place: Place) -> tuple[Any] | None:
+        """The value that is kept at a place, as the one member of a tuple."""
         with self._lock:
             self._forget()
             if place not in self._kept:
                 return None
             self._kept.move_to_end(place)
-            return self._kept[place][0]
+            return (self._kept[place][0],)
 
     def resize(self, limit: int) -> None:
         """Set the limit in bytes; what is over it is let go."""

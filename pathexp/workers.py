@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
+from contextlib import closing, contextmanager
+from functools import cache, partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -32,20 +32,33 @@ def for_each(work: Callable[[int], None], count: int) -> None:
 
 
 def in_turn(work: Callable[[Item], Made], items: Iterable[Item]) -> Generator[tuple[Item, Made], None, None]:
-    """Yield each item with what `work` makes of it, in order, while the next ones are worked on.
+    """Yield each item with what `work` makes of it, in order, while the next ones are worked on; see `side_by_side`.
+
+    >>> list(in_turn(abs, [3, -1]))
+    [(3, 3), (-1, 1)]
+    """
+    with closing(side_by_side(work, items)) as every:
+        for item, wait in every:
+            yield item, wait()
+
+
+def side_by_side(
+    work: Callable[[Item], Made], items: Iterable[Item]
+) -> Generator[tuple[Item, Callable[[], Made]], None, None]:
+    """Yield each item with what waits for what `work` makes of it, and raises what that raises; the next ones are worked on meanwhile.
 
     With threadpoolctl there are as many workers as BLAS has threads, and BLAS uses one in each of them until the last item, or
     until the iterator is closed: what was begun by then is waited for and let go. Without, one after the other. Items are taken
     in the calling thread, as many ahead as there are workers.
 
-    >>> list(in_turn(abs, [3, -1]))
+    >>> [(item, wait()) for item, wait in side_by_side(abs, [3, -1])]
     [(3, 3), (-1, 1)]
     """
     blas = _blas()
     workers = 1 if blas is None else blas.workers
     if workers < 2:
         for item in items:
-            yield item, work(item)
+            yield item, partial(work, item)
         return
     ahead = deque[tuple[Item, Future[Made]]]()
     with own_workers(), ThreadPoolExecutor(workers) as pool:
@@ -54,10 +67,10 @@ def in_turn(work: Callable[[Item], Made], items: Iterable[Item]) -> Generator[tu
                 ahead.append((item, pool.submit(work, item)))
                 if len(ahead) == workers:
                     first, made = ahead.popleft()
-                    yield first, made.result()
+                    yield first, made.result
             while ahead:
                 first, made = ahead.popleft()
-                yield first, made.result()
+                yield first, made.result
         finally:
             for _, made in ahead:
                 made.cancel()

@@ -20,6 +20,7 @@ FLOORS = {
             "read_only",
             "replaced_file",
             "startup",
+            "turns",
             "version",
             "visible",
             "workers",

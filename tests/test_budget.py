@@ -6,6 +6,8 @@ import gc
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -132,3 +134,34 @@ def test_one_array_that_passes_is_kept_however_small_the_share():
     for at in range(3):
         budget.get(owner, at, lambda: np.ones(100), passing=True)
         assert [budget.find(owner, each) is not None for each in range(at + 1)] == [False] * at + [True]
+
+
+def test_what_another_thread_makes_is_waited_for_and_other_values_are_made_meanwhile() -> None:
+    budget, owner, made = Budget(1000), Owner(), []
+    both, other = threading.Barrier(2), threading.Event()
+
+    def make(key: str) -> np.ndarray:
+        made.append(key)
+        if key == "a":
+            assert other.wait(timeout=30), "b is made while a is"
+        other.set()
+        return np.ones(3)
+
+    def ask(keys: str) -> list[np.ndarray]:
+        both.wait(timeout=30)
+        return [budget.get(owner, key, lambda key=key: make(key)) for key in keys]
+
+    budget.get(owner, "c", lambda: make("c"))
+    other.clear()
+    with ThreadPoolExecutor(2) as pool:
+        (first, *_), (_, second) = pool.map(ask, ("ab", "ba"))
+    assert sorted(made) == ["a", "b", "c"] and first is second
+
+
+def test_a_value_that_could_not_be_made_can_be_asked_for_again() -> None:
+    budget, owner = Budget(1000), Owner()
+    with pytest.raises(ZeroDivisionError):
+        budget.get(owner, "a", lambda: 1 // 0)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(budget.get, owner, "a", lambda: 7).result(timeout=30) == 7
+    assert budget.get(owner, "b", lambda: budget.get(owner, "c", lambda: 1) + 1) == 2

@@ -10,7 +10,7 @@ import threadpoolctl
 
 from pathexp import cli
 from pathexp.cli.table import TABLE
-from pathexp.workers import SMALL, for_each, in_turn, one_thread, own_workers, small_products
+from pathexp.workers import SMALL, for_each, in_turn, one_thread, own_workers, side_by_side, small_products
 
 
 def threads():
@@ -135,3 +135,12 @@ def test_a_command_about_a_short_run_multiplies_on_one_thread_and_one_about_a_mo
         monkeypatch.setattr(cli, "TABLE", table)
         assert cli.main([name, *words]) == 0
     assert seen == {"entropy": 1, "composition": 2}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_an_error_comes_where_its_item_is_waited_for():
+    every = side_by_side(lambda item: 1 // item, [1, 0, 1])
+    waits = [wait for _, wait in every]
+    assert waits[0]() == waits[2]() == 1 and threads() == 2
+    with pytest.raises(ZeroDivisionError):
+        waits[1]()

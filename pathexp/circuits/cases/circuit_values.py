@@ -17,9 +17,10 @@ from ..interventions.cuts import Cut
 from ..interventions.intervene import Intervention
 from ..interventions.means import Means, RunMeans
 from .case import Case
-from .edge_run import PORTS, VALUES, EdgeRun, Kept, written
+from .edge_run import PORTS, VALUES, EdgeList, EdgeRun, Kept, written
 from .edge_scores import EdgeScores
 from .journal import Journal
+from .kept_runs import KeptRuns
 from .measured import corrupted_tokens
 from .steps import ARRAY, Form, Step
 from .workers import Workers
@@ -81,6 +82,7 @@ class EdgeCircuits:
     live: bool
     zero: Zero
     inputs: str
+    runs: KeptRuns
 
     @property
     def step(self) -> str:
@@ -89,7 +91,7 @@ class EdgeCircuits:
         return f"{'without' if self.removed else 'edges'}-{kept[:16]}-"
 
     def __call__(self, model: Model, case: Case) -> CircuitValue:
-        trace = model.run(case.tokens)
+        trace = self.runs.of(model, case)
         target, run = case.target(trace), EdgeRun(trace, self.zero.other(model, case), self.live, self.inputs)
         every = run.edges.all()
         wanted = [every & (~kept if self.removed else kept) for kept in self.kept]
@@ -161,9 +163,10 @@ class RankEdges:
     zero: Zero
     live: bool
     inputs: str
+    runs: KeptRuns
 
     def __call__(self, model: Model, case: Case) -> Array:
-        trace = model.run(case.tokens)
+        trace = self.runs.of(model, case)
         target, run = case.target(trace), EdgeRun(trace, self.zero.other(model, case), self.live, self.inputs)
         found = np.full((len(PORTS), *run.edges.there.shape), np.nan)
         if not self.live:
@@ -180,12 +183,12 @@ class RankEdges:
 
 def rank_edges(
     model: Model, cases: tuple[Case, ...], workers: Workers, zero: Zero, live: bool, inputs: str,
-    journal: Journal | None = None,
+    runs: KeptRuns, journal: Journal | None = None,
 ) -> EdgeScores:  # fmt: skip
     """Return the mean over cases of what cutting each edge alone takes from the target."""
     total: Any = 0.0
     kept = None if journal is None else Step(journal, ARRAY, "ranks-")
-    for found in workers.over(RankEdges(zero, live, inputs), model, cases, kept):
+    for found in workers.over(RankEdges(zero, live, inputs, runs), model, cases, kept, together=True):
         total = total + found
-    edges = EdgeRun(model.run(cases[0].tokens)).edges
+    edges = EdgeList.of(freeze(runs.of(model, cases[0])))
     return EdgeScores(edges, total / len(cases))

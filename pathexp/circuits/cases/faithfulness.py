@@ -35,6 +35,7 @@ from .circuit_values import (
 from .edge_run import VALUES, EdgeList, Kept
 from .edge_scores import EdgeScores, read_eap
 from .journal import Journal, asked_of
+from .kept_runs import KeptRuns
 from .moments import Moments
 from .steps import Step
 from .workers import Workers
@@ -198,14 +199,14 @@ def faithfulness(
             work, kept, every = query_circuit(asked, cut, live, zero, inputs, model, ready, workers)
             words = _words(str(asked), ranking, cut)
             return _measured(work, model, ready, workers, journal, [(kept / every, kept)], None, words)
-        stands = zero_of(zero, model, ready, workers)
+        stands, runs = zero_of(zero, model, ready, workers), KeptRuns()
         scores = (
-            rank_edges(model, ready, workers, stands, live and ranking == "live", inputs, journal)
+            rank_edges(model, ready, workers, stands, live and ranking == "live", inputs, runs, journal)
             if circuit is None
-            else _scores(circuit, EdgeList.of(freeze(model.run(ready[0].tokens))))
+            else _scores(circuit, EdgeList.of(freeze(runs.of(model, ready[0]))))
         )
         chosen = _sizes(scores, edges)
-        circuits = EdgeCircuits(tuple(kept for _, _, kept in chosen), bool(cut), live, stands, inputs)
+        circuits = EdgeCircuits(tuple(kept for _, _, kept in chosen), bool(cut), live, stands, inputs, runs)
         sizes = [(share, amount) for share, amount, _ in chosen]
         return _measured(
             circuits, model, ready, workers, journal, sizes, scores, _words(circuit, ranking, cut)
@@ -258,7 +259,7 @@ def _measured(
     sums, whole, nothing = [Moments() for _ in sizes], Moments(), Moments()
     worst = CircuitValue((), 0.0, 0.0, 0.0, 1.0)
     kept = None if journal is None else Step(journal, VALUE, work.step)
-    for found in workers.over(work, model, cases, kept):
+    for found in workers.over(work, model, cases, kept, together=True):
         for moments, value in zip(sums, found.values, strict=True):
             moments.add(value)
         whole.add(found.whole)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ...errors import PathexpError
 from ...model import Model
-from ...workers import one_thread
+from ...workers import one_thread, own_workers, side_by_side
 from .case import Case
 from .sent import ArrivedModel, SentModel
 from .steps import Step
@@ -30,8 +30,8 @@ class Workers:
     """Where work is done: in this process (`executor` None) or on an executor; what is reported of it.
 
     `folder`: where the model is put for workers that read it, one that all of them see. Used as a context: meanwhile
-    BLAS uses one thread here as it does in workers, so that no digit depends on where a case is run, and at its end
-    what was sent is removed.
+    BLAS uses one thread here as it does in workers, so that no digit depends on where a case is run, with workers of our own on
+    all cores, and at its end what was sent is removed.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Workers:
         self.meanwhile = ExitStack()
 
     def __enter__(self) -> Workers:
-        self.meanwhile.enter_context(one_thread())
+        self.meanwhile.enter_context(own_workers())
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -56,16 +56,17 @@ class Workers:
         self.sent = None
 
     def over(
-        self, work: Work[Found], model: Model, cases: Sequence[Case], kept: Step[Found] | None = None
-    ) -> Iterator[Found]:
+        self, work: Work[Found], model: Model, cases: Sequence[Case], kept: Step[Found] | None = None,
+        together: bool = False,
+    ) -> Iterator[Found]:  # fmt: skip
         """Yield what work finds in every case, in their order; what is `kept` already is not done again.
 
-        What a worker that died had not brought back is done in this process, with a warning. Errors name the case.
+        `together`: in this process, work on as many cases at a time as BLAS had threads, which not every work of others can take. What a worker that died had not brought back is done in this process, with a warning. Errors name the case.
         """
         report = _Report(len(cases), self.progress)
         there = {} if kept is None else kept.of(cases)
         for number, (case, wait) in enumerate(
-            zip(cases, self._with(there, work, model, cases), strict=True), 1
+            zip(cases, self._with(there, work, model, cases, together), strict=True), 1
         ):
             with naming(number, len(cases), case):
                 found = wait()
@@ -75,12 +76,17 @@ class Workers:
             report.done(number)
 
     def _with(
-        self, kept: Mapping[int, Callable[[], Found]], work: Work[Found], model: Model, cases: Sequence[Case]
-    ) -> Iterator[Callable[[], Found]]:
-        fresh = self._found(work, model, [case for at, case in enumerate(cases) if at not in kept])
+        self, kept: Mapping[int, Callable[[], Found]], work: Work[Found], model: Model, cases: Sequence[Case],
+        together: bool,
+    ) -> Iterator[Callable[[], Found]]:  # fmt: skip
+        fresh = self._found(work, model, [case for at, case in enumerate(cases) if at not in kept], together)
         return (kept[at] if at in kept else next(fresh) for at in range(len(cases)))
 
-    def _found(self, work: Work[Found], model: Model, cases: Sequence[Case]) -> Iterator[Callable[[], Found]]:
+    def _found(
+        self, work: Work[Found], model: Model, cases: Sequence[Case], together: bool
+    ) -> Iterator[Callable[[], Found]]:
+        if self.executor is None and together:
+            return (wait for _, wait in side_by_side(partial(work, model), cases))
         if self.executor is None:
             return (partial(work, model, case) for case in cases)
         return _Pool(self.executor, self._there(self.executor, model), work, model).over(cases)

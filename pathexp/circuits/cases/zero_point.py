@@ -132,7 +132,7 @@ def mean_over(parts: Parts, model: Model, cases: Sequence[Case], workers: Worker
     equal = equal_lengths(cases)
     sums: dict[str, dict[str, Array]] = {}
     counts: dict[str, int] = {}
-    for found, amounts in workers.over(_SumBySlot(parts, equal), model, cases):
+    for found, amounts in workers.over(_SumBySlot(parts, equal), model, cases, together=True):
         for name, by_slot in found.items():
             kept = sums.setdefault(name, {})
             for slot, array in by_slot.items():

@@ -1,13 +1,15 @@
 """Circuits of edges: all edges are the model, none of them its zero point, and in between exact sums of paths."""
 
 import json
+import pickle
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import pathexp as px
-from pathexp.circuits.cases import edge_run
+from pathexp.circuits.cases import edge_run, kept_runs
 from pathexp.circuits.cases.edge_run import VALUES, EdgeList, EdgeRun, summed, written
 from pathexp.circuits.cases.edge_scores import EdgeScores, read_eap
 from pathexp.errors import LoadError, PathexpError
@@ -290,3 +292,30 @@ def test_runs_of_one_model_share_what_their_heads_read_and_write_with():
     )
     assert first.maps is second.maps is not other.maps
     assert not np.array_equal(first.raw[:, :2, :2], second.raw)
+
+
+def test_a_case_is_run_once_for_ranks_and_circuits(monkeypatch):
+    runs = Counter()
+    run = type(MODEL).run
+
+    def counted(model, tokens, *given, **options):
+        runs[tuple(tokens)] += 1
+        return run(model, tokens, *given, **options)
+
+    monkeypatch.setattr(type(MODEL), "run", counted)
+    kept = px.faithfulness(MODEL, CASES).to_dict()
+    assert set(runs.values()) == {1} and len(runs) == len(CASES)
+    monkeypatch.setattr(kept_runs, "SHARE", 2**60)  # no room
+    assert px.faithfulness(MODEL, CASES).to_dict() == kept
+    assert max(runs.values()) > 2
+
+
+def test_runs_that_are_kept_stay_at_home_and_within_their_room():
+    runs = kept_runs.KeptRuns()
+    first, *others = [case.on(MODEL) for case in CASES]
+    found = runs.of(MODEL, first)
+    away = pickle.loads(pickle.dumps(runs))
+    assert runs.of(MODEL, first) is found and away.of(MODEL, first) is not away.of(MODEL, first)
+    small = kept_runs.KeptRuns(kept_runs.bytes_of_run(found))
+    assert small.of(MODEL, first) is small.of(MODEL, first)
+    assert all(small.of(MODEL, case) is not small.of(MODEL, case) for case in others)
