@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..model import Model
+from ..model.stored import BLOCK
 from .cache import WeakCache
 from .operators import Array
 
@@ -52,6 +54,18 @@ def _exponents(array: Array, axes: int) -> NDArray[np.int32]:
     ):  # a layer at a time, so that no more of what is stored is raised at once
         return np.stack([_exponents(layer, axes) for layer in array])
     across = tuple(range(-axes, 0))
-    largest = np.maximum(array.max(axis=across, initial=0.0, keepdims=True), 0.0)
-    smallest = np.minimum(array.min(axis=across, initial=0.0, keepdims=True), 0.0)
+    largest, smallest = 0.0, 0.0
+    for part in _strips(array):
+        largest = np.maximum(part.max(axis=across, initial=0.0, keepdims=True), largest)
+        smallest = np.minimum(part.min(axis=across, initial=0.0, keepdims=True), smallest)
     return np.asarray(np.frexp(np.maximum(largest, -smallest))[1], dtype=np.int32)
+
+
+def _strips(array: Array) -> Iterator[Array]:
+    """Yield a matrix by some rows or columns at a time: a table of many tokens is not raised whole."""
+    if array.ndim < 2 or max(array.shape) <= BLOCK:
+        yield array
+        return
+    for begin in range(0, max(array.shape), BLOCK):
+        some = slice(begin, begin + BLOCK)
+        yield array[:, some] if array.shape[1] > array.shape[0] else array[some]

@@ -18,6 +18,7 @@ from ...workers import for_each
 from .sides import BLOCK, Array, Maps
 
 Flags = NDArray[np.bool_]
+Counts = NDArray[np.int64]
 
 CANCELED = 1e-6
 """Below this square of a score the sum over Gram entries has canceled too far, and the product is made itself."""
@@ -166,13 +167,41 @@ class _Band(NamedTuple):
 BAND = 36
 """Readers met with writers at a time, enough for a matrix product to be worth its while."""
 
+TILE = 4
+"""Numbers of rows and columns of which a product rounds each entry alike, whatever else is multiplied beside it."""
+
 
 def _bands(allowed: Flags, rows: slice, to: slice) -> Iterator[_Band]:
+    lasts = _lasts(allowed[rows, to])
+    if lasts is not None:
+        yield from _stairs(lasts, rows.start, to.start, 0)
+        return
     for start in range(rows.start, rows.stop, BAND):
         stop = min(start + BAND, rows.stop)
         read = to.start + np.flatnonzero(allowed[start:stop, to].any(axis=0))
         if len(read):
             yield _Band(start, stop, int(read[0]), int(read[-1]) + 1)
+
+
+def _lasts(allowed: Flags) -> Counts | None:
+    """Return how many writers, from the first on, each reader reads, if later readers read no fewer; steps in whole tiles only."""
+    lasts = allowed.sum(axis=1)
+    stairs = np.arange(allowed.shape[1]) < lasts[:, None]
+    steps = np.flatnonzero(np.diff(lasts)) + 1
+    whole = not (steps % TILE).any() and not (lasts[lasts < allowed.shape[1]] % TILE).any()
+    return lasts if whole and (np.diff(lasts) >= 0).all() and np.array_equal(stairs, allowed) else None
+
+
+def _stairs(lasts: Counts, row: int, column: int, done: int) -> Iterator[_Band]:
+    """Yield what lies under stairs, in rectangles as large as can be: what is left of the middle step, then above and below it."""
+    steps = np.flatnonzero(np.diff(lasts)) + 1
+    middle = int(steps[len(steps) // 2]) if len(steps) else 0
+    under = int(lasts[middle]) if len(lasts) else 0
+    if under > done:
+        yield _Band(row + middle, row + len(lasts), column + done, column + under)
+    if len(steps):
+        yield from _stairs(lasts[:middle], row, column, done)
+        yield from _stairs(lasts[middle:], row + middle, column, under)
 
 
 def _rows(sides: Sequence[Maps]) -> list[slice]:

@@ -10,6 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget import BUFFERS
+
 Array = NDArray[np.float64]
 
 BLOCK = 64
@@ -20,55 +22,72 @@ BLOCK = 64
 class Side:
     """Maps of one kind on one side of the stream, as products outer · thin.
 
-    thin has shape (n, r, d): what is read, or the transpose of what is written. outer has shape (n, m, r): what
-    follows a reader, or the transpose of what comes before a writer; None for nothing.
+    thin has shape (n / shared, r, d): what is read, or the transpose of what is written; as many maps share each as heads share a
+    key/value head. outer makes that of one map, (m, r): what follows a reader, or the transpose of what comes before a writer;
+    None for nothing.
     """
 
     labels: tuple[str, ...]
     thin: Array
-    outer: Array | None = None
+    outer: Callable[[int], Array] | None = None
 
     @property
     def width(self) -> int:
         """d, the dimension of the stream."""
         return int(self.thin.shape[-1])
 
+    @property
+    def shared(self) -> int:
+        """How many maps in a row have one thin factor."""
+        return len(self.labels) // max(len(self.thin), 1) or 1
+
     def part(self, chosen: slice) -> Side:
-        """Return some of the maps."""
-        return Side(
-            self.labels[chosen], self.thin[chosen], None if self.outer is None else self.outer[chosen]
-        )
+        """Return some of the maps in a row, with all that share a thin factor."""
+        places, outer = range(len(self.labels))[chosen], self.outer
+        thin = self.thin[places.start // self.shared : places.stop // self.shared]
+        return Side(self.labels[chosen], thin, None if outer is None else lambda at: outer(places.start + at))
 
     @cached_property
     def scale(self) -> Array:
         """The largest entries of outer times those of thin, (n,): Gram matrices are taken of maps over it."""
-        sizes = _largest(self.thin) * (1.0 if self.outer is None else _largest(self.outer))
+        sizes = np.repeat(_largest(self.thin), self.shared)
+        if self.outer is not None:
+            sizes *= [_largest(self.outer(at)[None])[0] for at in range(len(sizes))]
         return np.where(sizes > 0, sizes, 1.0)
 
     @cached_property
     def inner(self) -> Array:
         """outerᵀ outer over scale², (n, r, r), of maps that have an outer."""
         assert self.outer is not None, "asked for only where there is one"
-        return np.asarray(np.swapaxes(self.outer, 1, 2) @ self.outer / self.scale[:, None, None] ** 2)
+        made = np.empty((len(self.labels), self.thin.shape[1], self.thin.shape[1]))
+        for at, square in enumerate(self.scale**2):
+            outer = self.outer(at)
+            made[at] = outer.T @ outer / square
+        return made
 
     def prepare(self) -> None:
         """Make what several threads are going to ask for."""
         _ = self.scale if self.outer is None else self.inner
 
     def columns(self, start: int) -> Array:
-        """Return inner · thin for one block of columns, (n, r, block)."""
-        thin = self.thin[:, :, start : start + BLOCK]
-        return thin / self.scale[:, None, None] ** 2 if self.outer is None else self.inner @ thin
+        """Return inner · thin for one block of columns, (n / shared, shared, r, block)."""
+        thin = self.thin[:, None, :, start : start + BLOCK]
+        maps = len(self.thin), self.shared
+        if self.outer is None:
+            return np.asarray(thin / self.scale.reshape(*maps, 1, 1) ** 2)
+        return np.asarray(self.inner.reshape(*maps, *self.inner.shape[1:]) @ thin)
 
     def block(self, start: int, columns: Array) -> Array:
         """Return one block of all Gram matrices as rows, (n, block · block)."""
-        rows = np.swapaxes(self.thin[:, :, start : start + BLOCK], 1, 2)
-        return (rows @ columns).reshape(len(self.thin), rows.shape[1] * columns.shape[2])
+        rows = np.swapaxes(self.thin[:, None, :, start : start + BLOCK], 2, 3)
+        made = BUFFERS.array((*columns.shape[:2], rows.shape[2], columns.shape[3]))
+        np.matmul(rows, columns, out=made)
+        return made.reshape(len(self.labels), rows.shape[2] * columns.shape[3])
 
     def whole(self, index: int) -> Array:
         """Return a small matrix R with Rᵀ R the Gram matrix of one map, (at most r, d), accurate when small."""
-        thin: Array = self.thin[index] / self.scale[index]
-        return thin if self.outer is None else np.linalg.qr(self.outer[index], mode="r") @ thin
+        thin: Array = self.thin[index // self.shared] / self.scale[index]
+        return thin if self.outer is None else np.linalg.qr(self.outer(index), mode="r") @ thin
 
 
 def _largest(arrays: Array) -> Array:

@@ -182,15 +182,14 @@ def _heads(model: Model) -> Iterator[Erasure]:
     ports, c = Ports(model), model.config
     if not c.n_layers:
         return
-    heads = HeadSides(ports).writer()
-    assert heads.outer is not None, "heads write what they read"
+    heads = HeadSides(ports)
     mlps = [label for layer in range(c.n_layers) for label in mlp_labels(c, layer)]
-    bases = {label: written_basis(ports.writer(label)) for label in ("E", *heads.labels, *mlps)}
-    shares = given_back(heads.thin, np.swapaxes(heads.outer, 1, 2), bases)
-    reads = [ports.place(component).reads for component in heads.labels]
+    bases = {label: written_basis(ports.writer(label)) for label in ("E", *heads.names, *mlps)}
+    shares = given_back(heads.outputs, np.repeat(heads.values, heads.group, axis=0), bases)
+    reads = [ports.place(component).reads for component in heads.names]
     for j, writer in enumerate(bases):
         writes = ports.place(writer).writes
-        for i, component in enumerate(heads.labels):
+        for i, component in enumerate(heads.names):
             if rank := bases[writer].shape[1] if reads[i] >= writes else 0:
                 diluted = rank / min(rank, c.d_value)
                 yield Erasure(component, writer, -float(shares[i, j]) * diluted)

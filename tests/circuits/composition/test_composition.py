@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,11 @@ from pathexp import Model, Weights, composition, head, load, random_model
 from pathexp.circuits.composition import gram, sides
 from pathexp.circuits.composition.composition_path import path_composition
 from pathexp.circuits.composition.gram import meet
+from pathexp.circuits.composition.head_sides import HeadSides
 from pathexp.circuits.composition.sides import Side, WideSide
 from pathexp.cli import main
 from pathexp.errors import GraphError, PathError, PathexpError
+from pathexp.graph.ports import Ports
 from pathexp.model import Config
 
 SIZES = {"layers": 3, "heads": 4, "kv_heads": 2, "d_model": 14, "d_head": 3, "d_vocab": 40, "biases": True}
@@ -137,7 +140,11 @@ def test_scores_do_not_depend_on_scale():
 def test_gaussian_heads_score_at_the_baseline():
     rng = np.random.default_rng(0)
     maps = [
-        Side(tuple(map(str, range(40))), rng.standard_normal((40, 8, 64)), rng.standard_normal((40, 64, 8)))
+        Side(
+            tuple(map(str, range(40))),
+            rng.standard_normal((40, 8, 64)),
+            rng.standard_normal((40, 64, 8)).__getitem__,
+        )
         for _ in "rw"
     ]
     met = meet(maps[:1], maps[1:], np.ones((40, 40), dtype=bool))
@@ -173,6 +180,52 @@ def test_blocks_do_not_show(monkeypatch):
     for kind in ("q", "k", "v"):
         np.testing.assert_allclose(small.of(kind), whole.of(kind), rtol=1e-12)
         np.testing.assert_allclose(small.z[kind], whole.z[kind], rtol=1e-9)
+
+
+def test_heads_that_share_keys_and_values_hold_them_once_and_score_the_same():
+    model = random_model(layers=3, heads=8, kv_heads=2, d_model=70, d_head=6, positions="rotary", seed=4)
+    heads = HeadSides(Ports(model), 2)
+    assert [len(heads.reader(side).thin) for side in "QKV"] == [24, 6, 6]
+    for side in (heads.reader("K").part(slice(8, None)), heads.writer().part(slice(0, -8))):
+        apart = Side(side.labels, np.repeat(side.thin, side.shared, axis=0), side.outer)
+        assert len(apart.labels) == 16 and apart.shared == 1
+        for start in (0, sides.BLOCK):
+            assert np.array_equal(side.block(0, side.columns(start)), apart.block(0, apart.columns(start)))
+        assert np.array_equal(side.whole(5), apart.whole(5))
+
+
+def test_the_memory_of_composition_is_that_of_the_heads_it_holds_once():
+    model = random_model(
+        layers=3, heads=16, kv_heads=2, d_model=640, d_head=32, positions="rotary", d_vocab=5
+    )
+    whole = 8 * 48 * 32 * 640  # one map of all heads
+    blocks = 8 * 32 * 64 * 64  # one block of all heads' Gram matrices
+    tracemalloc.start()
+    composition(model)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * whole * (1 + 1 / 8) + 20 * blocks
+
+
+@pytest.mark.parametrize("steps", [(4, 4, 4), (8, 4, 12, 4), (32,) * 5, (12,), (0, 4)])
+def test_what_lies_under_stairs_is_met_once_and_nothing_else(steps):
+    layers = np.repeat(np.arange(len(steps)), steps)
+    for allowed in (layers[:, None] > layers, layers[:, None] >= layers):
+        assert np.array_equal(covered(allowed), allowed)
+
+
+@pytest.mark.parametrize("allowed", [np.tri(9, dtype=bool), np.eye(8, dtype=bool), ~np.tri(8, dtype=bool)])
+def test_what_lies_under_no_stairs_of_whole_tiles_is_met_by_bands(allowed, monkeypatch):
+    monkeypatch.setattr(gram, "BAND", 3)
+    assert (covered(allowed) >= allowed).all() and covered(allowed).max() == 1
+
+
+def covered(allowed):
+    """How often each pair is met."""
+    counts = np.zeros(allowed.shape, dtype=int)
+    for band in gram._bands(allowed, *(slice(0, size) for size in allowed.shape)):
+        counts[band.start : band.stop, band.first : band.last] += 1
+    return counts
 
 
 def test_rotary_positions_turn_the_form_by_the_distance():
