@@ -12,6 +12,7 @@ import pytest
 
 import pathexp as px
 from pathexp.circuits.cases import journal as journal_module
+from pathexp.circuits.cases import kept_runs
 from pathexp.cli import main
 from pathexp.errors import LoadError, PathexpError
 
@@ -196,7 +197,8 @@ def test_on_the_command_line(tmp_path, capsys):
 
 @pytest.fixture
 def runs(monkeypatch):
-    """How often a model runs."""
+    """How often a model runs, where no run is kept from one step to the next."""
+    monkeypatch.setattr(kept_runs, "SHARE", 2**60)
     counted, run = [], px.Model.run
     monkeypatch.setattr(px.Model, "run", lambda model, *given: counted.append(0) or run(model, *given))
     return counted
