@@ -17,19 +17,30 @@ from hypothesis import strategies as st
 import pathexp as px
 from pathexp import workers as workers_module
 from pathexp.algebra import Dense, Diagonal, Identity, Space, Zero, compose
+from pathexp.budget import BUDGET
 from pathexp.expansion.ranking import enumerated, searched
-from pathexp.expansion.search import Budget, Goal, Layout, all_entries, interrupts, reachable_sets, tables
+from pathexp.expansion.search import (
+    Budget,
+    Goal,
+    Layout,
+    all_entries,
+    interrupts,
+    reachable_sets,
+    sizes,
+    tables,
+)
 from pathexp.expansion.search import certified as certified_module
 from pathexp.expansion.search.ellipsoids import summed, united, with_points
 from pathexp.expansion.search.farthest import farthest
-from pathexp.expansion.search.layout import _stretch
-from pathexp.expansion.search.norms import _schatten
+from pathexp.expansion.search.layout import _orthonormal, _stretch
+from pathexp.expansion.search.norms import _schatten, link_norms
 from pathexp.expansion.search.reach import Bounds
 from pathexp.expansion.search.rounding import DOUBLE, SINGLE, gamma, largest, sizes_met
 from pathexp.expansion.search.sizes import LEAST, size, tight, underflow
 from pathexp.expansion.search.sweep import Sweep
 from pathexp.expansion.values import path_values
-from pathexp.graph import Factor, Gate, Step, push, start_value
+from pathexp.graph import Factor, Gate, Step, factors, push, start_value, tall
+from pathexp.model.stored import StoredRows
 from tests.shared_models import shared_file
 from tests.zoo import FAMILIES, ZOO
 
@@ -649,6 +660,69 @@ def test_norms_of_links_are_bounded_from_above_and_nearly(kind, unit):
     eighth = np.sum(np.linalg.svd(links.astype(np.float64), compute_uv=False) ** 8, axis=-1) ** (1 / 8)
     assert (true <= found).all() and (eighth <= found).all()
     assert (found <= eighth * (1.02 if kind is np.float32 else 1 + 1e-6)).all()
+
+
+GROUPED = px.random_model(
+    layers=3,
+    heads=8,
+    kv_heads=2,
+    d_head=4,
+    d_model=24,
+    d_mlp=30,
+    gated=True,
+    d_vocab=41,
+    norm="rmsnorm",
+    seed=1,
+)
+
+
+def test_heads_that_share_values_are_turned_and_linked_once_and_bounded_alike():
+    late, early = (
+        heads[0] for heads in Layout(px.expand(px.freeze(run(GROUPED), mlp="source")).walk).heads[1:3]
+    )
+    assert late.reader.tolist() == [0, 0, 0, 0, 1, 1, 1, 1] and len(late.readers) == 2
+    assert late.single[0].shape == (2 * late.width, 24)
+    apart = replace(late, alike=None)
+    assert len(apart.readers) == 8
+    links = np.einsum("crd,ids->cirs", late.read, early.write)
+    bounds = link_norms(late, early)
+    assert (bounds >= np.linalg.norm(links, 2, axis=(-2, -1))).all()
+    np.testing.assert_allclose(bounds, link_norms(apart, early), rtol=1e-6)
+    np.testing.assert_array_equal(_turned(late.read), _turned(late.read[[0, 4]]).repeat(4, axis=0))
+
+
+def _turned(read):
+    """Readers made orthonormal, each by itself."""
+    return np.concatenate([_orthonormal(one[None], np.zeros(1, dtype=np.int64)).read for one in read])
+
+
+def test_a_search_reads_single_columns_and_rows_of_stored_tables(monkeypatch):
+    expected = top_of(GROUPED)
+    W_E, W_U = np.ascontiguousarray(GROUPED.weights.W_E.T), GROUPED.weights.W_U
+    tables_of = {
+        "W_E": StoredRows("W_E", W_E.shape, lambda begin, end: W_E[begin:end].copy()).T,
+        "W_U": StoredRows("W_U", W_U.shape, lambda begin, end: W_U[begin:end].copy()),
+    }
+    stored = replace(GROUPED, weights=replace(GROUPED.weights, **tables_of))
+    for module in (tall, factors):
+        monkeypatch.setattr(module, "BLOCK", 8)
+    monkeypatch.setattr(BUDGET, "limit", 0)
+    monkeypatch.setattr(StoredRows, "whole", None)
+    found = top_of(stored)
+    assert found.exact and found.values == expected.values and found.errors == expected.errors
+
+
+def top_of(model):
+    """The five largest paths toward a logit, searched with MLPs as sources."""
+    trace = run(model)
+    terms, target = px.expand(px.freeze(trace, mlp="source")), trace.logit(7)
+    return searched(terms.walk, 5, target, terms.value(target), Budget())
+
+
+def test_what_is_lost_of_nothing_asks_for_no_spectral_norm(monkeypatch):
+    operator = (Step((), (Factor("W", 3, 4, Dense(np.ones((3, 4)), Space("a", 3), Space("b", 4))),)),)
+    monkeypatch.setattr(sizes, "spectral", None)
+    assert tight(operator, np.zeros(5)).tolist() == [0.0] * 5
 
 
 def test_what_covectors_meet_is_no_less_than_exact():

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graph import Array, Indices, Operator, push, start_value
+from .ends import starting_lost
 from .layout import Heads, Layout
 from .rounding import gamma, lengths
-from .sizes import shed, shed_alike, starting_lost, tight
+from .sizes import shed, shed_alike, tight
 
 SHARE = 0.1
 """From which share of the largest entry on, at some position, what a component makes of an entry is one itself."""

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...graph import Array, Operator, Start
+from .ends import starting_size
 from .goal import Goal
 from .layout import Layout
 from .losses import Losses
 from .rounding import finite, lengths
-from .sizes import spread, starting_size, tight
+from .sizes import spread, tight
 
 _LEAST = float(np.finfo(np.float64).tiny)
 _UP = 1 + 1e-9

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ...graph import Array, Component, Operator, ResidualGraph, Source, push, start_value
+from .ends import starting_lost
 from .found import Valued, by_size
 from .goal import Goal
 from .layout import Layout
 from .losses import ABSOLUTE, Losses
 from .rounding import lengths
-from .sizes import shed, starting_lost, tight
+from .sizes import shed, tight
 
 CHUNK = 256
 """How many paths are pushed forward at once."""

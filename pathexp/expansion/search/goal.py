@@ -10,8 +10,9 @@ import numpy as np
 from ...graph import Array, Operator, ResidualGraph, Source, start_value
 from ...model import Target
 from ..targets import on_stream, reads_output
+from .ends import narrowed, starting_lost
 from .rounding import finite, gamma, lengths, powers
-from .sizes import narrowed, starting_lost, underflow
+from .sizes import underflow
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -36,19 +37,24 @@ class Heads:
     lost: Array
     amounts: Array
     stretch: float = 1.0
+    alike: Indices | None = None
+    """For each head which of the different readers it has, in order; None: each has its own."""
 
     @classmethod
     def of(cls, stack: Stack, operators: list[Operator]) -> Heads:
         """The heads of a stack, their readers made orthonormal; `operators` are what they are made of."""
-        turned = _orthonormal(stack.read)
+        alike = _alike(stack.read)
+        turned = _orthonormal(stack.read, alike)
         exact = [
             2 * gamma(additions(operator)) * _feature_size(operator) + underflow(operator)
             for operator in operators
         ]
-        here = [_lost(stack, turned, row) for row in range(len(stack.members))]
+        apart = np.array([_apart(stack.read[row], turned, row) for row in _first(alike)])[alike]
+        here = [2 * frobenius(write) * off for write, off in zip(stack.write, apart, strict=True)]
         amounts = np.stack([_amounts(operator) for operator in operators])
         write, lost = stack.write @ turned.triangle, np.add(exact, here)
-        return cls(stack.members, stack.patterns, turned.read, write, lost, amounts, _stretch(turned.read))
+        stretch = _stretch(turned.read[_first(alike)])
+        return cls(stack.members, stack.patterns, turned.read, write, lost, amounts, stretch, alike)
 
     @cached_property
     def flat(self) -> Array:
@@ -78,11 +84,22 @@ class Heads:
         """Upper bounds on the Frobenius norms of writers over their scales, (C,)."""
         return lengths(self.write.reshape(len(self.write), -1) / self.scales[:, None])
 
+    @property
+    def reader(self) -> Indices:
+        """For each head which of the different readers it has, (C,)."""
+        return np.arange(len(self.members)) if self.alike is None else self.alike
+
+    @property
+    def readers(self) -> Array:
+        """The different readers, (at most C, r, d): heads that share a value head read alike."""
+        return self.read if self.alike is None else self.read[_first(self.alike)]
+
     @cached_property
     def single(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Readers (C · r, d), and writers over their scales side by side (d, C · r), in single precision."""
-        writers = (self.flat / np.repeat(self.scales, self.width)).astype(np.float32)
-        return self.read.reshape(-1, self.read.shape[2]).astype(np.float32), writers
+        """The different readers (at most C · r, d), and writers over their scales side by side (d, C · r), in single precision."""
+        writers = (self.write / self.scales[:, None, None]).astype(np.float32).transpose(1, 0, 2)
+        flat = np.ascontiguousarray(writers).reshape(len(writers), -1)
+        return self.readers.reshape(-1, self.read.shape[2]).astype(np.float32), flat
 
     @cached_property
     def seen(self) -> list[tuple[Array, Array]]:
@@ -114,33 +131,49 @@ class _Turned(NamedTuple):
     read: Array
 
 
-def _orthonormal(read: Array) -> _Turned:
-    """Readers (C, r, d) as L Q: by Cholesky where that is stable (Q need only be nearly orthonormal), else by QR."""
-    scales = powers(read, (1, 2))
-    triangle, turned = _turned(read / scales)
-    return _Turned(triangle * scales, turned)
+def _alike(read: Array) -> Indices:
+    """For each of readers (C, r, d) which of the different ones it is, those in a row that are the same being one."""
+    other = [not np.array_equal(one, before) for before, one in pairwise(read)]
+    return np.cumsum([0, *other]) if len(read) else np.zeros(0, dtype=np.int64)
 
 
-def _turned(read: Array) -> tuple[Array, Array]:
+def _first(alike: Indices) -> Indices:
+    """The first of each of some that are alike."""
+    return np.flatnonzero(np.diff(alike, prepend=-1))
+
+
+def _orthonormal(read: Array, alike: Indices) -> _Turned:
+    """Readers (C, r, d) as L Q: by Cholesky where that is stable (Q need only be nearly orthonormal), else by QR.
+
+    Those that are alike are turned once.
+    """
+    apart = read[_first(alike)]
+    scales = powers(apart, (1, 2))
+    triangle, turned = _turned(apart / scales, np.bincount(alike))
+    return _Turned((triangle * scales)[alike], turned[alike])
+
+
+def _turned(read: Array, times: Indices) -> tuple[Array, Array]:
+    """Readers as triangles and orthonormal ones; each counts as often as heads have it."""
     gram = read @ read.transpose(0, 2, 1)
     try:
         triangle = np.linalg.cholesky(gram)
         inverse = np.linalg.inv(triangle)
     except np.linalg.LinAlgError:
         inverse = np.full_like(gram, np.inf)
-    if np.linalg.norm(inverse) * np.sqrt(np.trace(gram, axis1=1, axis2=2).sum()) < _STABLE:
+    traces = np.repeat(np.trace(gram, axis1=1, axis2=2), times)
+    if np.linalg.norm(np.repeat(inverse, times, axis=0)) * np.sqrt(traces.sum()) < _STABLE:
         return np.asarray(triangle), np.asarray(inverse @ read)
     turned, upper = np.linalg.qr(read.transpose(0, 2, 1))
     return np.asarray(upper.transpose(0, 2, 1)), np.ascontiguousarray(turned.transpose(0, 2, 1))
 
 
-def _lost(stack: Stack, turned: _Turned, row: int) -> float:
-    """How far write · read with the reader turned is from what it was, in norm."""
-    read, write = stack.read[row], stack.write[row]
+def _apart(read: Array, turned: _Turned, row: int) -> float:
+    """How far triangle · read is from what a reader was, in norm."""
     triangle, orthonormal = turned.triangle[row], turned.read[row]
-    wide, around = frobenius(write), frobenius(triangle) * frobenius(orthonormal)
+    around = frobenius(triangle) * frobenius(orthonormal)
     apart = frobenius(read - triangle @ orthonormal) + gamma(len(read)) * around
-    return 2 * wide * (apart + gamma(len(read)) * around)
+    return apart + gamma(len(read)) * around
 
 
 def _stretch(read: Array) -> float:

@@ -106,17 +106,17 @@ CANCELED = 0.1
 def _link_norms(late: Heads, early: Heads, precision: type) -> tuple[Array, float]:
     """Bounds (late, early), and the largest share of one that stands for rounding."""
     unit = SINGLE if precision is np.float32 else DOUBLE
-    c, r, d = late.read.shape
+    _, r, d = late.read.shape
     if precision is np.float32:
         flat: NDArray[Any] = late.single[0] @ early.single[1]
     else:
-        flat = late.read.reshape(-1, d) @ (early.flat / np.repeat(early.scales, early.width))
-    links = np.ascontiguousarray(flat.reshape(c, r, -1, early.width).transpose(0, 2, 1, 3))
+        flat = late.readers.reshape(-1, d) @ (early.flat / np.repeat(early.scales, early.width))
+    links = np.ascontiguousarray(flat.reshape(-1, r, len(early.members), early.width).transpose(0, 2, 1, 3))
     lost = gamma(d + 4, unit) * late.stretch * np.sqrt(r) * early.sizes + r * d * _least(precision)
     norms = _schatten(links, unit)
     written = early.write.any(axis=(1, 2))
     share = float(np.max((lost / (norms + lost))[:, written], initial=0.0))
-    return np.where(written, (norms + lost) * early.scales * _UP, 0.0), share
+    return np.where(written, (norms + lost) * early.scales * _UP, 0.0)[late.reader], share
 
 
 def _schatten(links: NDArray[Any], unit: float) -> Array:

@@ -72,6 +72,7 @@ def powers(arrays: Array, axes: tuple[int, ...]) -> Array:
 
     Division by it rounds nothing but what underflows.
     """
-    largest = np.max(np.abs(arrays), axis=axes, keepdims=True, initial=0.0)
+    above, below = (most(arrays, axis=axes, keepdims=True, initial=0.0) for most in (np.max, np.min))
+    largest = np.maximum(above, -below)
     exponents = np.frexp(largest)[1]
     return np.asarray(np.where(largest > 0, np.ldexp(1.0, np.minimum(exponents, 1023)), 1.0))

@@ -33,8 +33,9 @@ from ...graph import (
 )
 from ...model import Target
 from ..targets import reads_output
+from .ends import narrowed, starting_lost, starting_size
 from .rounding import finite, gamma, lengths
-from .sizes import LEAST, additions, narrowed, spread, starting_lost, starting_size, tight, underflow
+from .sizes import LEAST, additions, spread, tight, underflow
 
 
 def path_errors(walk: Walk, target: Target, values: Callable[[Walk, Target], Array]) -> Array:

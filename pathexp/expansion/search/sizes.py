@@ -12,20 +12,16 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Space, Sum, Zero
+from ...algebra import Chain, Dense, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, Zero
 from ...graph import (
     Action,
     Array,
-    Difference,
     Factor,
     Gate,
-    OneHot,
     Operator,
     Parallel,
     Part,
-    Start,
     Step,
-    Values,
     WeakCache,
     is_local,
 )
@@ -219,8 +215,10 @@ def shed_each(operator: Operator, most: Array) -> Array:
 def tight(operator: Operator, far: Array) -> Array:
     """Return how long what an operator makes of vectors (..., n) can be, by the spectral norms of its factors.
 
-    Costs a product of every factor with itself.
+    Costs a product of every factor with itself, unless there are no vectors but zeros.
     """
+    if not np.any(far):
+        return spread(operator, far)
     shrink = [_shrunk(factor.numbers()) for factor in _features(operator)]
     return finite(_times_each(spread(operator, far), float(np.prod([1.0, *shrink]))))
 
@@ -270,70 +268,6 @@ def _is_zero(part: Part) -> bool:
 def _nothing(map: LinearMap) -> bool:
     """Whether all numbers of a map are zero."""
     return not np.any(map.array) if isinstance(map, Dense) else size(map) == 0.0
-
-
-def starting_lost(start: Start, operator: Operator, positions: int) -> Array:
-    """Return how far what a source makes of its start is from exact, (positions,); nothing where it only gathers."""
-    rest, far, off = _after_gathering(start, operator)
-    made = lost(rest, far) if rest else np.zeros_like(far)
-    return _broadcast(made + tight(rest, off), positions)
-
-
-def starting_size(start: Start, operator: Operator, positions: int) -> Array:
-    """Return how long what a source makes of its start can be, were all its numbers positive: (positions,)."""
-    rest, far, _ = _after_gathering(start, operator)
-    return _broadcast(spread(rest, far), positions)
-
-
-def _after_gathering(start: Start, operator: Operator) -> tuple[Operator, Array, Array]:
-    """What is left of an operator after the columns of a one-hot start, how long those are, and how far off."""
-    match start, operator:
-        case Values(array=array), _ if array is not None:
-            return operator, lengths(array), np.zeros(len(array))
-        case OneHot() | Difference(), (*parts, Step(position=position, feature=(*rest, factor))) if (
-            isinstance(table := factor.numbers(), Dense)
-        ):
-            far, off = _gathered(start, table.array)
-            return _simple(*parts, Step(position, tuple(rest))), far, off
-        case OneHot(indices=indices) | Difference(indices=indices), _ if indices is not None:
-            return operator, np.full(len(indices), 2.0), np.zeros(len(indices))
-    return operator, np.ones(1), np.zeros(1)
-
-
-def _gathered(start: OneHot | Difference, table: Array) -> tuple[Array, Array]:
-    """How long the columns of a table that a start names are, and how far off: a difference of two rounds once."""
-    assert start.indices is not None, "sizes are of graphs with numbers"
-    columns = table[:, start.indices].astype(np.float64)
-    if isinstance(start, OneHot):
-        far = lengths(columns.T)
-        return far, np.zeros_like(far)
-    far = lengths((columns - table[:, start.others]).T) * (1 + gamma(1))
-    return far, gamma(1) * far
-
-
-def _simple(*parts: Part) -> Operator:
-    """Parts without steps that do nothing."""
-    return tuple(part for part in parts if part != Step())
-
-
-def narrowed(operator: Operator, direction: Array) -> tuple[Operator, Array]:
-    """An operator that is read along a direction alone, with the rows that the direction reads, and those of its numbers.
-
-    What multiplies zeros is exact, so a target on one logit of many meets the roundings of one row.
-    """
-    match operator:
-        case (Step(position=position, feature=(first, *others)), *parts) if isinstance(
-            whole := first.numbers(), Dense
-        ):
-            kept = np.flatnonzero(direction)
-            map = Dense(whole.array[kept], Space("read", len(kept)), whole.source, first.name)
-            factor = Factor(first.name, len(kept), first.columns, map)
-            return (Step(position, (factor, *others)), *parts), direction[kept]
-    return operator, direction
-
-
-def _broadcast(bounds: Array, positions: int) -> Array:
-    return np.broadcast_to(bounds, (positions,)).copy()
 
 
 def lost(operator: Operator, far: Array) -> Array:
