@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from ..errors import PathexpError
-from ..expansion.search import interrupts
+from ..expansion.search import interrupts, stopped_by
+from ..workers import in_turn
 from .panels.branch import LABEL
 from .session import Session
 
@@ -25,6 +28,9 @@ PERCENTS = (50, 60, 70, 80, 90, 95, 100)
 
 Asked = tuple[str, dict[str, Any]]
 
+Group = tuple[Asked, ...]
+"""Questions that share what is computed for them, and are asked one after the other; groups are asked side by side."""
+
 
 def computed(session: Session, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Return what the page begins with and, by key, every answer that it holds. Ctrl-C leaves out what is left.
@@ -34,12 +40,29 @@ def computed(session: Session, say: Callable[[str], None] = lambda _: None) -> d
     view = vars(session.start)
     answers: dict[str, Any] = {}
     with interrupts() as interrupted:
-        for name, asked in questions(answers):
+        answered = partial(_answered, session, view, interrupted)
+        for stage in (first, general, following):
             if interrupted():
                 break
-            say(f"{name} {' '.join(map(str, asked.values()))}")
-            answers[key(name, asked)] = _answered(session, name, {**view, **asked})
+            asked = _said(takewhile(lambda _: not interrupted(), stage(answers)), say)
+            for _, found in in_turn(answered, asked):
+                answers |= found
     return {"start": {"view": view, "name": session.name, "served": False}, "answers": answers}
+
+
+def _said(groups: Iterable[Group], say: Callable[[str], None]) -> Iterator[Group]:
+    """Say what is asked next."""
+    for group in groups:
+        name, asked = group[0]
+        say(f"{name} {' '.join(map(str, asked.values()))}")
+        yield group
+
+
+def _answered(
+    session: Session, view: Mapping[str, Any], interrupted: Callable[[], bool], group: Group
+) -> dict[str, Any]:
+    with stopped_by(interrupted):
+        return {key(name, asked): _answer(session, name, {**view, **asked}) for name, asked in group}
 
 
 def key(name: str, asked: Mapping[str, Any]) -> str:
@@ -52,30 +75,35 @@ def key(name: str, asked: Mapping[str, Any]) -> str:
     return f"{name} {json.dumps(listed, separators=(',', ':'), ensure_ascii=False)}"
 
 
-def questions(answers: Mapping[str, Any]) -> Iterator[Asked]:
-    """Yield the questions, the general ones first; the later ones follow from the trees that were answered."""
-    for name in ("run", "verify", "paths"):
-        yield name, {}
+def first(_: Mapping[str, Any]) -> Iterator[Group]:
+    """Yield the question that makes what all others need."""
+    yield (("run", {}),)
+
+
+def general(_: Mapping[str, Any]) -> Iterator[Group]:
+    """Yield the questions about the run as a whole."""
+    yield (("verify", {}),)
+    yield (("paths", {}),)
     for by in ("endings", "beginnings"):
-        yield "tree", {"by": by}
-    for percent in PERCENTS:
-        yield "flow", {"percent": percent}
-    yield "heads", {"by": "contribution"}
-    yield "lens", {}
+        yield (("tree", {"by": by}),)
+    yield tuple(("flow", {"percent": percent}) for percent in PERCENTS)
+    yield (("heads", {"by": "contribution"}),)
+    yield (("lens", {}),)
+
+
+def following(answers: Mapping[str, Any]) -> Iterator[Group]:
+    """Yield the questions that follow from the trees that were answered."""
     trees = [answers[key("tree", {"by": by})] for by in ("endings", "beginnings")]
     for place, tree in enumerate(trees):
         yield from _of_branches(largest(tree), CUTS if not place else CUTS // 2)
     for label in heads_of(largest(trees[0])):
-        yield "head", {"head": label}
-        yield "score", {"head": label}
+        yield tuple((name, {"head": label}) for name in ("head", "score"))
 
 
-def _of_branches(queries: list[str], cuts: int) -> Iterator[Asked]:
+def _of_branches(queries: list[str], cuts: int) -> Iterator[Group]:
     for place, query in enumerate(queries):
-        yield "branch", {"query": query}
-        yield "query", {"query": query}
-        if place < cuts:
-            yield "cut", {"query": query}
+        names = ("branch", "query", "cut")[: 3 if place < cuts else 2]
+        yield tuple((name, {"query": query}) for name in names)
 
 
 def largest(tree: Mapping[str, Any]) -> list[str]:
@@ -97,7 +125,7 @@ def heads_of(queries: list[str]) -> list[str]:
     return list(dict.fromkeys(label for label in labels if "H" in label))[:HEADS]
 
 
-def _answered(session: Session, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(session: Session, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return session.ask(name, given)
     except PathexpError as error:

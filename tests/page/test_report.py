@@ -2,17 +2,22 @@
 
 import json
 import re
+import signal
+import threading
 from collections import Counter
+from itertools import count
 
 import pytest
+import threadpoolctl
 
 import pathexp as px
 from pathexp.cli import main
 from pathexp.model import Tokenizer
 from pathexp.page.bundle import bundled, joined
-from pathexp.page.computed import BRANCHES, CUTS, HEADS, PERCENTS, key, questions
+from pathexp.page.computed import BRANCHES, CUTS, HEADS, PERCENTS, computed, first, following, general, key
 from pathexp.page.files import static
 from pathexp.page.report import once_a_second, report
+from pathexp.page.session import Session
 
 MODULES = (
     "dom.js",
@@ -127,11 +132,39 @@ def test_the_largest_branches_are_told_and_some_of_them_cut():
     boxes = [{"query": f"E .* L{n}H0 U", "value": float(n)} for n in range(99)]
     root = {"query": "E .* U", "value": 100.0, "children": boxes}
     trees = {key("tree", {"by": by}): {"root": root} for by in ("endings", "beginnings")}
-    asked = Counter(name for name, _ in questions(trees))
+    questions = [each for stage in (first, general, following) for group in stage(trees) for each in group]
+    asked = Counter(name for name, _ in questions)
     assert asked["branch"] == asked["query"] == 2 * BRANCHES and asked["cut"] == CUTS + CUTS // 2
     assert asked["head"] == asked["score"] == HEADS and asked["flow"] == len(PERCENTS)
-    first = [given["query"] for name, given in questions(trees) if name == "branch"][:2]
-    assert first == ["E .* U", "E .* L98H0 U"]
+    largest = [given["query"] for name, given in questions if name == "branch"][:2]
+    assert largest == ["E .* U", "E .* L98H0 U"]
+
+
+def test_branches_are_asked_about_side_by_side_with_the_answers_of_one_after_the_other(found, monkeypatch):
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        alone = computed(found.session)
+    met, begun, ask = threading.Barrier(2), count(), Session.ask
+
+    def together(session, panel, given):
+        if panel == "branch" and next(begun) < 2:
+            met.wait(timeout=30)  # the first waits until the second is asked about too
+        return ask(session, panel, given)
+
+    monkeypatch.setattr(Session, "ask", together)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        assert computed(found.session) == alone
+
+
+@pytest.mark.parametrize("panel", ["tree", "lens", "branch"])
+def test_an_interrupt_leaves_out_what_is_left(found, panel):
+    def press(what):
+        if what.startswith(panel):
+            signal.raise_signal(signal.SIGINT)
+
+    answers = computed(found.session, press)["answers"]
+    names = {key.split()[0] for key in answers}
+    assert "run" in names and len(answers) < len(found.held["answers"])
+    assert ("branch" in names) == (panel == "branch") and "head" not in names
 
 
 @pytest.mark.parametrize("quiet", [False, True])
