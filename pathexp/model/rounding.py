@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..budget import BUDGET
+from ..workers import in_turn
 from .config import Config
 from .forward import UnrecordedRun, played
 from .model import Model
@@ -42,7 +43,7 @@ _EMBEDDED = ("embed", "embed_in")
 def run_tolerance(*runs: Trace) -> float:
     """Return the largest difference of logits, before any cap, that rounding explains between runs.
 
-    10 √2 deviations of the run that is moved most. Costs two runs each, and one layer of weights of memory.
+    10 √2 deviations of the run that is moved most. Costs two runs each, side by side, and one layer of weights of memory in each.
 
     >>> import pathexp as px
     >>> 1e-15 < run_tolerance(px.random_model().run([1, 2, 3])) < 1e-12
@@ -55,7 +56,8 @@ def _deviation(run: Trace) -> float:
     """How far disturbed runs of these tokens are off; of an unedited run the same whenever it is asked for."""
 
     def measure() -> float:
-        return max(_moved(run.model, run.tokens, run.logits_before_cap, seed) for seed in range(DRAWS))
+        moved = partial(_moved, run.model, run.tokens, run.logits_before_cap)
+        return max(largest for _, largest in in_turn(moved, range(DRAWS)))
 
     return measure() if run.edited else BUDGET.get(run.model, ("deviation", run.tokens.tobytes()), measure)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 import pathexp as px
 from pathexp.circuits.subspaces.rotate_basis import weights_tolerance
+from pathexp.model import rounding
 from pathexp.model.rewrite.basis import orthogonal
 from pathexp.model.rounding import CONFIDENCE, UNIT, run_tolerance
 from tests.zoo import FAMILIES, ZOO
@@ -157,3 +160,18 @@ def test_models_are_compared_once(monkeypatch):
     other = replace(model)
     assert px.rewrite.compare(other, folded) is not found, "another model is another comparison"
     assert px.rewrite.compare(model, folded, [1, 2]).constants.shape == (2,)
+
+
+def test_disturbed_runs_are_made_side_by_side_and_measure_what_they_measure_one_after_the_other(monkeypatch):
+    first, second = (px.random_model(layers=2, d_model=32, d_mlp=64) for _ in range(2))
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        alone = run_tolerance(first.run([1, 2, 3]))
+    met, moved = threading.Barrier(2), rounding._moved
+
+    def together(*given):
+        met.wait(timeout=30)  # the first waits until the second is made too
+        return moved(*given)
+
+    monkeypatch.setattr(rounding, "_moved", together)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        assert run_tolerance(second.run([1, 2, 3])) == alone

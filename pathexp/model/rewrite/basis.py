@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import RewriteError
+from ...workers import for_each
 from ..model import Model, check_model
 from ..rounding import CONFIDENCE, UNIT
 from ..weights import Array
@@ -177,6 +178,9 @@ def _by_layers(array: Array, turn: Callable[[Array], Array]) -> Array:
     if array.ndim < 3:
         return turn(np.asarray(array))
     turned = np.empty(array.shape)
-    for layer in range(len(array)):
+
+    def work(layer: int) -> None:
         turned[layer] = turn(array[layer])
+
+    for_each(work, len(array))
     return turned

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...budget import BUDGET
 from ...errors import TokenError
+from ...workers import in_turn
 from ..model import Model
 from ..rounding import run_tolerance
 from ..weights import Array
@@ -103,7 +104,7 @@ def compare(a: Model, b: Model, tokens: Sequence[int] | None = None) -> Differen
 
 
 def _compared(a: Model, b: Model, tokens: Sequence[int] | npt.NDArray[np.int64]) -> Difference:
-    first, second = (model.run(tokens) for model in (a, b))
+    first, second = (trace for _, trace in in_turn(lambda model: model.run(tokens), (a, b)))
     return between(first.logits_before_cap, second.logits_before_cap, run_tolerance(first, second))
 
 

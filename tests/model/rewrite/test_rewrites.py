@@ -1,14 +1,16 @@
 """Every rewrite on every model of the zoo: the same logits where it is valid, a refusal that says why where not."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import threadpoolctl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pathexp as px
-from pathexp.model.rewrite import Step, check_steps, norms, rewritten
+from pathexp.model.rewrite import Step, basis, check_steps, norms, rewritten
 from pathexp.model.rewrite.basis import orthogonal
 from tests.drawn import models
 from tests.zoo import FAMILIES, MORE_EXPERTS, ZOO
@@ -259,3 +261,31 @@ def test_the_norm_before_a_transform_is_folded_into_it():
     np.testing.assert_allclose(folded.run([1, 2, 3]).logits, model.run([1, 2, 3]).logits, atol=1e-12)
     with pytest.raises(px.PathexpError, match="a layer before its unembedding"):
         _ = px.head(model, "L0H0").ov_table
+
+
+def side_by_side(work):
+    """The same work; the first waits until a second is begun too."""
+    met = threading.Barrier(2)
+
+    def together(*given):
+        met.wait(timeout=30)
+        return work(*given)
+
+    return together
+
+
+def test_both_models_of_a_comparison_are_run_side_by_side(monkeypatch):
+    model = px.random_model(layers=2, seed=5)
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        alone = rewrite.compare(model, replace(model))
+    monkeypatch.setattr(px.Model, "run", side_by_side(px.Model.run))
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        assert str(rewrite.compare(model, replace(model))) == str(alone)
+
+
+def test_layers_are_turned_side_by_side_and_as_each_alone(monkeypatch):
+    turn, layers = basis.random_rotation(12, 0), np.random.default_rng(0).normal(size=(2, 12, 5))
+    alone = [turn.of_rows(layer) for layer in layers]
+    monkeypatch.setattr(basis.Rotation, "of_rows", side_by_side(basis.Rotation.of_rows))
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        assert np.allclose(basis._by_layers(layers, turn.of_rows), alone, rtol=1e-14, atol=1e-14)
