@@ -99,10 +99,10 @@ class BlockKernel:
     def _apply(self, operator: Operator, x: Array) -> Array:
         return applied(operator, x, self.positions, self.backward)
 
-    @cached_property
+    @property
     def bundles(self) -> tuple[Bundle, ...]:
-        """Components of `single` that begin or end in the same parts, which are then applied once for all of them."""
-        return tuple(bundled(self.single, self.positions, self.backward))
+        """Components of `single` that begin or end in the same parts, which are then applied once for all; kept within the budget."""
+        return BUDGET.get(self, "bundles", lambda: tuple(bundled(self.single, self.positions, self.backward)))
 
     @cached_property
     def alone(self) -> tuple[tuple[int, Operator], ...]:

@@ -38,6 +38,7 @@ from pathexp.expansion.search.reach import Bounds
 from pathexp.expansion.search.rounding import DOUBLE, SINGLE, gamma, largest, sizes_met
 from pathexp.expansion.search.sizes import LEAST, size, tight, underflow
 from pathexp.expansion.search.sweep import Sweep
+from pathexp.expansion.search.tables import Tables
 from pathexp.expansion.values import path_values
 from pathexp.graph import Factor, Gate, Step, factors, push, start_value, tall
 from pathexp.model.stored import StoredRows
@@ -710,6 +711,25 @@ def test_a_search_reads_single_columns_and_rows_of_stored_tables(monkeypatch):
     monkeypatch.setattr(StoredRows, "whole", None)
     found = top_of(stored)
     assert found.exact and found.values == expected.values and found.errors == expected.errors
+
+
+def test_what_a_search_makes_of_its_heads_is_kept_within_the_budget(monkeypatch):
+    terms = px.expand(px.freeze(run(GROUPED), mlp="source"))
+    known = Tables(terms.walk)
+    late, early = known.layout.heads[2][0], known.layout.heads[1][0]
+    made = {
+        "single": lambda: late.single,
+        "flat": lambda: late.flat,
+        "link": lambda: known.link(2, 3, 0, 1, 0),
+    }
+    for limit in (0, 2**24):
+        monkeypatch.setattr(BUDGET, "limit", limit)
+        for make in made.values():
+            first, second = make(), make()
+            assert (first is second) == (limit > 0)
+            assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+    links = np.einsum("rd,cds->rcs", late.read[3], early.write)
+    np.testing.assert_allclose(made["link"]().reshape(links.shape), links, atol=1e-14)
 
 
 def top_of(model):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pathexp as px
+from pathexp.budget import BUDGET
 from pathexp.graph import lengths, mixing
 from pathexp.graph.along_positions import looks_ahead
 from pathexp.graph.stack import _side_by_side
@@ -107,3 +108,15 @@ def test_patterns_side_by_side_are_taken_as_they_lie_only_if_they_follow_one_ano
         found = _side_by_side(others)
         assert not np.shares_memory(found, whole)
         np.testing.assert_array_equal(found, np.array(others))
+
+
+def test_what_components_share_in_a_contrast_is_kept_within_the_budget(monkeypatch):
+    model = px.random_model(**SMALL, d_vocab=11, seed=3)
+    kernel = px.contrast(model.run([1, 2, 3]), model.run([1, 2, 4])).kernels[0]
+    x = RNG.standard_normal((2, 3, 20))
+    for limit in (0, 2**24):
+        monkeypatch.setattr(BUDGET, "limit", limit)
+        assert kernel.bundles and (kernel.bundles is kernel.bundles) == (limit > 0)
+        members = np.concatenate([bundle.members for bundle in kernel.bundles])
+        (found,) = kernel.sums(x, [members])
+        np.testing.assert_allclose(found, kernel.each(x, members).sum(axis=0), rtol=0, atol=1e-13)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget import BUDGET
 from ...graph import Array, Indices, Operator, Step, Walk
 from ...graph.stack import Stack
 from ...workers import for_each
@@ -56,11 +57,10 @@ class Heads:
         stretch = _stretch(turned.read[_first(alike)])
         return cls(stack.members, stack.patterns, turned.read, write, lost, amounts, stretch, alike)
 
-    @cached_property
+    @property
     def flat(self) -> Array:
-        """All writers side by side, (d, C · r)."""
-        d = self.write.shape[1]
-        return np.ascontiguousarray(self.write.transpose(1, 0, 2)).reshape(d, -1)
+        """All writers side by side, (d, C · r); kept within the budget, as `single` is."""
+        return BUDGET.get(self, "flat", lambda: _side_by_side(self.write))
 
     @cached_property
     def scales(self) -> Array:
@@ -94,12 +94,14 @@ class Heads:
         """The different readers, (at most C, r, d): heads that share a value head read alike."""
         return self.read if self.alike is None else self.read[_first(self.alike)]
 
-    @cached_property
+    @property
     def single(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The different readers (at most C · r, d), and writers over their scales side by side (d, C · r), in single precision."""
-        writers = (self.write / self.scales[:, None, None]).astype(np.float32).transpose(1, 0, 2)
-        flat = np.ascontiguousarray(writers).reshape(len(writers), -1)
-        return self.readers.reshape(-1, self.read.shape[2]).astype(np.float32), flat
+        return BUDGET.get(self, "single", self._single)
+
+    def _single(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        readers = self.readers.reshape(-1, self.read.shape[2]).astype(np.float32)
+        return readers, _side_by_side((self.write / self.scales[:, None, None]).astype(np.float32))
 
     @cached_property
     def seen(self) -> list[tuple[Array, Array]]:
@@ -129,6 +131,11 @@ class _Turned(NamedTuple):
 
     triangle: Array
     read: Array
+
+
+def _side_by_side(write: NDArray[Any]) -> NDArray[Any]:
+    """Writers (C, d, r) as one matrix, (d, C · r)."""
+    return np.ascontiguousarray(write.transpose(1, 0, 2)).reshape(write.shape[1], -1)
 
 
 def _alike(read: Array) -> Indices:

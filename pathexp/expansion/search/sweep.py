@@ -207,7 +207,7 @@ class Sweep:
             )
             loses = self.below.losses.into_heads(b, s)
             for part, fields in group.fields.slices(
-                CHUNK // heads.flat.shape[1], CHUNK // heads.patterns[0].size
+                CHUNK // (len(heads.members) * heads.width), CHUNK // heads.patterns[0].size
             ):
                 results = self._at_results(b, s, heads, group, fields)
                 stretch = 1.0 if group.seat is None else self._heads(group.seat).stretch

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ...budget import BUDGET
 from ...graph import Array, ResidualGraph, Walk, WeakCache
 from .below import Below
 from .ellipsoids import factor
@@ -54,17 +55,11 @@ class Tables:
                 raise
         return True
 
-    @cached_property
-    def links(self) -> dict[tuple[int, int, int, int], Array]:
-        """Links from a head's reader to all writers of an earlier stack, (r, C · r), made when first asked for."""
-        return {}
-
     def link(self, b: int, row: int, s: int, early: int, early_s: int) -> Array:
-        """Reader of one head times the writers of a stack of an earlier block."""
-        key = (b, self._place(b, s, row), early, early_s)
-        if key not in self.links:
-            self.links[key] = self.layout.heads[b][s].read[row] @ self.layout.heads[early][early_s].flat
-        return self.links[key]
+        """Return the reader of one head times the writers of a stack of an earlier block, (r, C · r); kept within the budget."""
+        key = "link", b, self._place(b, s, row), early, early_s
+        heads = self.layout.heads
+        return BUDGET.get(self, key, lambda: heads[b][s].read[row] @ heads[early][early_s].flat)
 
     def _place(self, b: int, s: int, row: int) -> int:
         return int(self.layout.heads[b][s].members[row])
