@@ -14,7 +14,6 @@ from pathexp.expansion.proof.beginnings import Beginnings
 from pathexp.expansion.proof.certificate import Certificate
 from pathexp.expansion.proof.checker import _field, _value
 from pathexp.expansion.proof.evaluation import Sure, map_growth, map_roundings, pushed, roundings
-from pathexp.expansion.proof.inclusion import holds, sum_held
 from pathexp.expansion.ranking import searched
 from pathexp.expansion.search import Budget, constant_lost
 from pathexp.graph import Factor, Gate, Step
@@ -56,26 +55,6 @@ def test_rankings_of_contrasts_are_accepted(name, ports):
     for found in (terms.top(5, target), searched(terms.walk, 5, target, terms.value(target), Budget())):
         assert found.exact
         assert found.check().ok, str(found.check())
-
-
-def test_a_sum_is_held_by_weights_that_add_up_to_one_and_drops_nothing():
-    """Ellipsoids along two axes: their sum is in what any weights make of them, and in nothing smaller."""
-    rng = np.random.default_rng(0)
-    parts = [Sure.exactly(rng.standard_normal((3, 1, 3))) for _ in range(2)]
-    shapes = [np.einsum("rnd,rne->nde", part.value, part.value) for part in parts]
-    for share in (0.1, 0.5, 0.7):
-        sizes = np.array([[share], [1 - share]])
-        outer = np.linalg.cholesky((shapes[0] / share + shapes[1] / (1 - share)) * 1.001)
-        assert sum_held(outer, parts, sizes) and sum_held(outer, parts, 1e9 * sizes)
-        assert not sum_held(outer * 0.99, parts, sizes)
-        assert not sum_held(outer, parts, sizes[::-1]) or share == 0.5
-        assert not sum_held(outer * 0.99, parts, 1e-9 * sizes), (
-            "sizes are compared with each other, not with one"
-        )
-    assert not sum_held(outer, parts, np.array([[1.0], [0.0]])), "a part without size is not dropped"
-    assert not sum_held(outer, parts, np.array([[1.0], [np.nan]]))
-    nothing = Sure.exactly(np.zeros((3, 1, 3)))
-    assert sum_held(np.linalg.cholesky(shapes[0] * 1.001), [parts[0], nothing], np.array([[1.0], [0.0]]))
 
 
 @pytest.mark.parametrize("at", ["final", "final_out", "L1.out", "L1H0.Q"])
@@ -218,20 +197,6 @@ def test_there_is_nothing_to_check_without_a_bound(ranked):
         replace(found, bound=float("inf")).check()
     with pytest.raises(px.PathexpError, match="a copy without its graph"):
         replace(found, walk=None).check()
-
-
-@pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
-def test_inclusions_are_certified_on_the_safe_side(size):
-    """An ellipsoid holds itself a little smaller, not itself a little larger, whatever the axes' sizes."""
-    rng = np.random.default_rng(0)
-    axes = np.diag(10.0 ** rng.integers(-4, 4, 20)) @ np.linalg.qr(rng.standard_normal((20, 20)))[0]
-    outer = axes * size
-    zero = np.zeros(20)
-    assert holds(outer, 0.999 * outer @ outer.T, zero)
-    assert not holds(outer, 1.001 * outer @ outer.T, zero)
-    assert not holds(outer, outer @ outer.T, zero), "what is equal is not proven to be inside"
-    assert not holds(outer, 0.0 * outer, np.full(20, 1e6 * size))
-    assert not holds(outer * np.nan, 0.0 * outer, zero)
 
 
 def test_a_list_that_ends_in_exact_zeros_is_proven():

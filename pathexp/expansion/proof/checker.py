@@ -13,8 +13,9 @@ from ...graph import Walk
 from ...model import Target
 from .beginnings import Beginnings
 from .certificate import Certificate, Word
+from .coverage import Coverage
 from .endings import Bounded, Endings, dot
-from .evaluation import Sure, pulled
+from .evaluation import Sure, pulled, stacked
 from .ranking_check import RankingCheck
 
 
@@ -70,7 +71,7 @@ def check_ranking(walk: Walk, target: Target, claims: Claims, certificate: Certi
     with np.errstate(all="ignore"):
         beginnings = Beginnings(walk, certificate)
         field = _field(walk, target)
-        problems, sets = _counted(_tried(beginnings))
+        problems, sets = _counted(_tried(Coverage(beginnings)))
         listed = frozenset(word[:-1] for word in claims.words)
         found = list(Endings(beginnings, field, listed).bounded()) if not problems else []
         checks = (
@@ -86,9 +87,9 @@ def check_ranking(walk: Walk, target: Target, claims: Claims, certificate: Certi
     )
 
 
-def _tried(beginnings: Beginnings) -> Iterator[str]:
+def _tried(coverage: Coverage) -> Iterator[str]:
     try:
-        yield from beginnings.failures()
+        yield from coverage.failures()
     except (KeyError, IndexError, ValueError) as error:
         yield f"the certificate names what the graph does not have ({error})"
 
@@ -157,8 +158,8 @@ def _value(beginnings: Beginnings, field: Sure, target: Target, word: Word) -> t
 
 def _dotted(field: Sure, stream: Sure) -> tuple[float, float]:
     value = float(np.tensordot(field.value, stream.value, axes=2))
-    _, off = dot(Sure(field.value[None], field.off[None]), stream)
-    return value, float(off[0])
+    _, off = dot(Sure(field.value[None], field.off[None]), stacked([stream]))
+    return value, float(off[0, 0])
 
 
 def _inclusions(problems: list[str], sets: int) -> Check:

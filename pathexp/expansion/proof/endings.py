@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...graph import Array
 from .beginnings import Beginnings
 from .certificate import Word
-from .evaluation import TINY, UNIT, Sure, gamma, pulled
-
-FLOOR = 1e-150
-"""More than what is lost at a position where squares underflow."""
+from .evaluation import FLOOR, TINY, UNIT, UP, Sure, gamma, joined, long, pulled
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +60,20 @@ class Endings:
         final = frozenset(state for state in self._states if walk.finishes(state))
         depth = len(walk.graph.blocks)
         front = Front(((),), (final,), Sure(self.field.value[None], self.field.off[None]))
-        yield from self._judged(depth, front)
+        yield from self._judged(depth, front, self._known(depth))
         for b in reversed(range(depth)):
-            opened, fronts = self.beginnings.certificate.opened, []
+            known, opened, fronts = self._known(b), self.beginnings.certificate.opened, []
             for component in walk.graph.blocks[b].components:
                 made = self._continued(component.label, front)
                 if not made.words:
                     continue
-                made = Front(made.words, made.states, pulled(component.operator, made.fields))
-                yield from self._judged(b, made)
+                by = self.beginnings.stretch(b, component.label, component.operator)
+                made = Front(made.words, made.states, pulled(component.operator, made.fields, by))
+                yield from self._judged(b, made, known)
                 fronts.append(_some(made, [at for at, word in enumerate(made.words) if word in opened]))
             skip = walk.graph.blocks[b].skip
-            front = _joined([Front(front.words, front.states, pulled(skip, front.fields)), *fronts])
+            passed = pulled(skip, front.fields, self.beginnings.stretch(b, "", skip))
+            front = _joined([Front(front.words, front.states, passed), *fronts])
 
     def _continued(self, label: str, front: Front) -> Front:
         """The endings with a component put before them, where a query lets that be."""
@@ -86,9 +86,14 @@ class Endings:
             front.fields.at(chosen),
         )
 
-    def _judged(self, depth: int, front: Front) -> Iterator[Bounded]:
+    def _known(self, depth: int) -> tuple[list[Word], Sure | None]:
+        """The known beginnings in front of a block, and their streams if there are any."""
+        words = self.beginnings.known(depth)
+        return words, self.beginnings.streams(depth, words) if words else None
+
+    def _judged(self, depth: int, front: Front, known: tuple[list[Word], Sure | None]) -> Iterator[Bounded]:
         """What is in front of endings whose covectors stand in front of a block."""
-        values = self._values(depth, front)
+        values = self._values(front, *known)
         opened = self.beginnings.certificate.opened
         reach = self._reach(depth, front)
         for at, word in enumerate(front.words):
@@ -96,15 +101,30 @@ class Endings:
             size, off = values[at].tolist()
             yield Bounded(word, size, off, float(reach[at]) if cut else 0.0, cut)
 
-    def _values(self, depth: int, front: Front) -> Array:
-        """The largest |value| of a known beginning that an ending may follow and that is not listed, and its rounding: (m, 2)."""
-        found = np.zeros((len(front.words), 2))
-        for word, stream in self.beginnings.known(depth).items():
-            state = self.beginnings.state(word)
-            sizes, off = dot(front.fields, stream)
-            for at, (ending, states) in enumerate(zip(front.words, front.states, strict=True)):
-                if state in states and (*word, *ending) not in self.listed and not sizes[at] <= found[at, 0]:
-                    found[at] = sizes[at], off[at]
+    def _values(self, front: Front, words: list[Word], streams: Sure | None) -> Array:
+        """What is most surely the largest |value| of a known beginning that an ending may follow and that is not listed: (m, 2).
+
+        The value, and its rounding.
+        """
+        if streams is None:
+            return np.zeros((len(front.words), 2))
+        sizes, off = dot(front.fields, streams)
+        sizes = np.where(self._open(front, words), sizes, -np.inf)
+        most = np.argmax(np.where(np.isnan(sizes), np.inf, np.nan_to_num(sizes - off, nan=-np.inf)), axis=1)
+        each = np.arange(len(front.words))
+        found = np.stack([sizes[each, most], off[each, most]], axis=1)
+        found[sizes[each, most] == -np.inf] = 0.0
+        return found
+
+    def _open(self, front: Front, words: list[Word]) -> NDArray[np.bool_]:
+        """Which beginnings each ending may follow with what is not listed: (m, E)."""
+        states = [self.beginnings.state(word) for word in words]
+        found = np.array([[state in known for state in states] for known in front.states])
+        rows, columns = ({word: at for at, word in enumerate(each)} for each in (front.words, words))
+        for path in self.listed:
+            for cut in range(len(path) + 1):
+                if path[:cut] in columns and path[cut:] in rows:
+                    found[rows[path[cut:]], columns[path[:cut]]] = False
         return found
 
     def _reach(self, depth: int, front: Front) -> Array:
@@ -117,22 +137,28 @@ class Endings:
         return found
 
 
-def dot(fields: Sure, stream: Sure) -> tuple[Array, Array]:
-    """|⟨r, x⟩| for covectors (m, n, d) and a stream (n, d), and how far it may be off: (m,) each."""
+def dot(fields: Sure, streams: Sure) -> tuple[Array, Array]:
+    """|⟨r, x⟩| for covectors (m, n, d) and streams (E, n, d), and how far it may be off: (m, E) each."""
     size = np.abs(fields.value) + fields.off
-    value = np.abs(np.tensordot(fields.value, stream.value, axes=2))
-    lost = np.tensordot(fields.off, np.abs(stream.value) + stream.off, axes=2)
-    more = np.tensordot(size, stream.off, axes=2)
-    rounding = gamma(stream.value.size) * np.tensordot(size, np.abs(stream.value), axes=2)
-    return np.asarray(value), np.asarray(lost + more + rounding + TINY)
+    value = np.abs(_met(fields.value, streams.value))
+    far = long(np.abs(streams.value) + streams.off)
+    lost = np.fmin(_met(fields.off, np.abs(streams.value) + streams.off), _met(fields.errors, far))
+    more = np.fmin(_met(size, streams.off), _met(long(size), streams.errors))
+    rounding = gamma(streams.value[0].size) * _met(size, np.abs(streams.value))
+    return value, (lost + more + rounding) * UP + TINY
+
+
+def _met(rows: Array, columns: Array) -> Array:
+    """Sums of products over all but the first axis, (m, E)."""
+    return np.asarray(rows.reshape(len(rows), -1) @ columns.reshape(len(columns), -1).T)
 
 
 def _reach(fields: Sure, triangle: Array) -> Array:
     """Σ over positions of ‖Lᵀ r‖, rounding included: (m,)."""
-    d = triangle.shape[-1]
-    met = np.einsum("mnd,nde->mne", fields.value, triangle)
-    rows = np.sqrt(np.einsum("nde,nde->nd", triangle, triangle))
-    lost = np.einsum("mnd,nd->mn", fields.off + gamma(d) * np.abs(fields.value), rows)
+    d, rows = triangle.shape[-1], long(triangle)
+    met = (fields.value.transpose(1, 0, 2) @ triangle).transpose(1, 0, 2)
+    by_number, by_length = np.einsum("mnd,nd->mn", fields.off, rows), fields.errors * long(rows)
+    lost = np.fmin(by_number, by_length) + gamma(d) * np.einsum("mnd,nd->mn", np.abs(fields.value), rows)
     there = fields.value.any(axis=-1) | fields.off.any(axis=-1)
     found = np.sqrt(np.einsum("mne,mne->mn", met, met)) + lost + FLOOR * there
     return np.asarray(found.sum(axis=1) * (1 + 16 * (d + len(triangle)) * UNIT))
@@ -150,8 +176,5 @@ def _joined(fronts: list[Front]) -> Front:
     return Front(
         tuple(word for front in fronts for word in front.words),
         tuple(states for front in fronts for states in front.states),
-        Sure(
-            np.concatenate([front.fields.value for front in fronts]),
-            np.concatenate([front.fields.off for front in fronts]),
-        ),
+        joined([front.fields for front in fronts]),
     )

@@ -6,6 +6,7 @@ What underflows on the way is off by an absolute amount besides, which grows in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -16,7 +17,6 @@ from ...algebra import Chain, Diagonal, Identity, Kron, LinearMap, Scaled, Sum, 
 from ...graph import (
     Action,
     Array,
-    Factor,
     Gate,
     Operator,
     Parallel,
@@ -46,10 +46,14 @@ def from_zero(excess: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Sure:
-    """Numbers, and how far each of them may be off."""
+    """Numbers, and how far each of them may be off.
+
+    `far` (..., position) bounds how long the vectors of what they are off by can be, where that is known better.
+    """
 
     value: Array
     off: Array
+    far: Array | None = None
 
     @classmethod
     def exactly(cls, value: Array) -> Sure:
@@ -58,24 +62,96 @@ class Sure:
 
     def at(self, chosen: int | list[int]) -> Sure:
         """Some of the numbers along the first axis."""
-        return Sure(np.asarray(self.value[chosen]), np.asarray(self.off[chosen]))
+        far = None if self.far is None else np.asarray(self.far[chosen])
+        return Sure(np.asarray(self.value[chosen]), np.asarray(self.off[chosen]), far)
+
+    @property
+    def errors(self) -> Array:
+        """Bounds on the lengths of what the vectors are off by, (..., position)."""
+        found = long(self.off)
+        return found if self.far is None else np.fmin(found, self.far)
 
 
-def pushed(operator: Operator, x: Sure) -> Sure:
-    """Apply an operator to streams (..., position, feature)."""
+def stacked(all: Sequence[Sure]) -> Sure:
+    """Put numbers side by side along a new first axis."""
+    value, off, far = (np.stack([getattr(x, name) for x in all]) for name in ("value", "off", "errors"))
+    return Sure(value, off, far)
+
+
+def joined(all: Sequence[Sure]) -> Sure:
+    """Put numbers one after the other along the first axis."""
+    value, off, far = (np.concatenate([getattr(x, name) for x in all]) for name in ("value", "off", "errors"))
+    return Sure(value, off, far)
+
+
+FLOOR = 1e-150
+"""More than the length of what is lost where squares underflow."""
+
+
+def long(vectors: Array) -> Array:
+    """Return bounds on lengths along the last axis, what underflows included; infinite where they are no numbers."""
+    square = np.einsum("...d,...d->...", vectors, vectors)
+    return bounding(np.sqrt(square) * (UP + gamma(vectors.shape[-1])) + FLOOR)
+
+
+def bounding(bounds: Array) -> Array:
+    """Return bounds, infinite where they are no numbers."""
+    return np.asarray(np.where(np.isnan(bounds), np.inf, bounds))
+
+
+UP = 1 + 1e-9
+"""More than the rounding of the sums of numbers from 0 up that make a bound."""
+
+
+def pushed(operator: Operator, x: Sure, stretch: Array | None = None) -> Sure:
+    """Apply an operator to streams (..., position, feature).
+
+    What they are off by is carried on by absolute values of factors, and where its `stretch` (m, n) is known, as lengths besides.
+    """
     if not operator:
         return x
-    return Sure(push(operator, x.value), sized(operator, x.off) + lost(operator, np.abs(x.value) + x.off))
+    rounding = lost(operator, np.abs(x.value))
+    value, off = applied(operator, x.value), sized(operator, x.off) + rounding
+    return _carried(x, value, off, rounding, stretch)
 
 
-def pulled(operator: Operator, r: Sure) -> Sure:
-    """Pull covectors (..., position, feature) back through an operator."""
+def pulled(operator: Operator, r: Sure, stretch: Array | None = None) -> Sure:
+    """Pull covectors (..., position, feature) back through an operator; what they are off by as `pushed` does."""
     if not operator:
         return r
     if not all(map(_is_there, operator)):
-        return Sure.exactly(np.zeros_like(pull(operator, r.value)))
-    more = lost(operator, np.abs(r.value) + r.off, back=True)
-    return Sure(pull(operator, r.value), sized(operator, r.off, back=True) + more)
+        return Sure.exactly(np.zeros_like(applied(operator, r.value, back=True)))
+    rounding = lost(operator, np.abs(r.value), back=True)
+    value, off = applied(operator, r.value, back=True), sized(operator, r.off, back=True) + rounding
+    return _carried(r, value, off, rounding, None if stretch is None else stretch.T)
+
+
+def _carried(x: Sure, value: Array, off: Array, rounding: Array, stretch: Array | None) -> Sure:
+    """What is computed of x, and by how much it is off by absolute values, and by lengths where it is known how these grow."""
+    if stretch is None:
+        return Sure(value, off)
+    far = bounding((x.errors @ stretch.T + long(rounding)) * UP)
+    return Sure(value, np.fmin(off, far[..., None]), far)
+
+
+def applied(operator: Operator, x: Array, back: bool = False) -> Array:
+    """Return an operator on numbers (..., position, feature), or its transpose: `push` or `pull`, all vectors in one product."""
+    return reduce(lambda y, part: _applied(part, y, back), operator if back else reversed(operator), x)
+
+
+def _applied(part: Part, x: Array, back: bool) -> Array:
+    if not isinstance(part, Step) or part.parted is not None:
+        return pull((part,), x) if back else push((part,), x)
+    flat = x.reshape(-1, x.shape[-1])
+    flat = part.pull_features(flat) if back else part.push_features(flat)
+    x, position = flat.reshape(*x.shape[:-1], flat.shape[-1]), part.position_map
+    match position:
+        case None:
+            return x
+        case Diagonal(values=values):
+            return np.asarray(values[:, None] * x)
+    amounts = position.dense()
+    return np.asarray((amounts.T if back else amounts) @ x)
 
 
 def lost(operator: Operator, x: Array, back: bool = False) -> Array:
@@ -191,10 +267,29 @@ def _sized(part: Part, x: Array, back: bool) -> Array:
         case Action():
             return _reached(part, x, back)
     for factor in part.feature if back else reversed(part.feature):
-        x = x @ _matrix(factor, back)
+        x = _along_features(factor.numbers(), x, back)
     for factor in part.position if back else reversed(part.position):
-        x = np.swapaxes(np.swapaxes(x, -1, -2) @ _matrix(factor, back), -1, -2)
+        size = absolute(factor.numbers())
+        x = (size.T if back else size) @ x
     return x
+
+
+def _along_features(map: LinearMap, x: Array, back: bool) -> Array:
+    """|W| x along the last axis, or |W|ᵀ x; all vectors in one product."""
+    match map:
+        case Identity():
+            return x
+        case Diagonal(values=values):
+            return np.asarray(np.abs(values) * x)
+        case Scaled(factor=factor, map=inner):
+            return abs(factor) * _along_features(inner, x, back)
+        case Chain(factors=factors):
+            return reduce(
+                lambda y, each: _along_features(each, y, back), factors if back else reversed(factors), x
+            )
+    size = absolute(map)
+    flat = x.reshape(-1, x.shape[-1]) @ (size if back else size.T)
+    return np.asarray(flat.reshape(*x.shape[:-1], flat.shape[-1]))
 
 
 def _reached(part: Action, x: Array, back: bool) -> Array:
@@ -204,8 +299,3 @@ def _reached(part: Action, x: Array, back: bool) -> Array:
     far = long @ (amounts.T if back else amounts)
     width = part.columns if back else part.rows
     return np.asarray(np.broadcast_to(far[..., None], (*far.shape, width)))
-
-
-def _matrix(factor: Factor, back: bool) -> Array:
-    matrix = absolute(factor.numbers())
-    return matrix if back else matrix.T

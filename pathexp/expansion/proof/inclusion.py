@@ -1,88 +1,197 @@
-"""Inclusions between ellipsoids, certified in floating point.
+"""Inclusions in ellipsoids, certified in floating point: one factorization for any number of points and sets.
 
-A symmetric matrix whose floating Cholesky factorization runs to the end after a shift by its rounding is positive
-definite (Rump 2006, "Verification of Positive Definiteness"). It is brought to a unit diagonal by powers of two first.
+Let P = L Lᵀ and C Cᵀ + k I ⪯ P. Then {L z : ‖z‖ ≤ 1} holds every C y + e with ‖y‖² + ‖e‖² / k ≤ 1, since for any covector r
+
+    ⟨r, C y + e⟩ ≤ √(‖Cᵀ r‖² + k ‖r‖²) · √(‖y‖² + ‖e‖² / k) ≤ √(rᵀ P r).
+
+C is the Cholesky factor of L Lᵀ − (k + s) I, computed. With γ_n of n roundings, L Lᵀ is computed with an error of at most
+γ_d |L| |L|ᵀ, the factor is exact for a matrix that is off by at most γ_{d+1} |C| |C|ᵀ (Higham 2002, theorem 10.3; Rump 2006, "Verification
+of Positive Definiteness"), and neither is longer than γ of the squares of all numbers of L: s is more than their sum.
+
+Of a point x any y will do, so y is solved for with a computed inverse; e is what is left, x − C y, computed, with the rounding of
+that product and with what x itself may be off by. Of columns B every B z is to be held, ‖z‖ ≤ 1: with B = C Y + E that is
+λ(Yᵀ Y) + ‖E‖² / k ≤ 1, the largest eigenvalue, and what is left of one has a Cholesky factorization that runs to the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...graph import Array
-from .evaluation import Sure, gamma
+from .evaluation import UP, Sure, gamma, long
 
-SHARES = tuple(2.0**-power for power in (17, 14, 11, 8, 5))
-"""By which shares an inner set may be enlarged, so that what it may be off enters with its square: the smallest that does."""
+RIDGES = tuple(range(-27, 0, 3))
+"""Powers of two, as shares of a set's mean square, that a ridge may have: the first is less than the sliver that a search adds."""
 
-
-def holds(outer: Array, inner: Array, off: Array) -> bool:
-    """Return whether an ellipsoid L Lᵀ, L (d, d), holds all B z + e with ‖z‖ ≤ 1 and |e_i| ≤ off_i: proven.
-
-    `inner` is B Bᵀ (d, d), computed from columns whose rows are as long as its diagonal says.
-    """
-    whole = outer @ outer.T
-    if not np.isfinite(whole).all() or not np.isfinite(off).all():
-        return False
-    shares = SHARES if off.any() else SHARES[:1]
-    return any(_holds(whole, inner, off, share) for share in shares)
+THIN = -33
+"""The power that is tried last: sets that are thin in some direction have no room for more."""
 
 
-def _holds(whole: Array, inner: Array, off: Array, share: float) -> bool:
-    """The same for P = L Lᵀ: (B z + e)(B z + e)ᵀ is at most (1 + share) B Bᵀ + (1 + 1/share) e eᵀ."""
-    d = len(whole)
-    gap = whole - (1 + share) * inner
-    lost = (1 + 1 / share) * (np.sum(off * off) if off.max(initial=0.0) < 2 * off.min() else d * off * off)
-    gap[np.diag_indices(d)] -= lost
-    rows = np.diag(whole) + (1 + share) * np.diag(inner) + lost
-    if not np.isfinite(gap).all() or not (rows > 0).all():
-        return False
-    scale = 2.0 ** -np.round(np.log2(rows) / 2)
-    gap *= scale[:, None] * scale
-    shift = 2 * gamma(6 * d + 1024) * float(np.sum(rows * scale * scale))
-    gap[np.diag_indices(d)] -= shift
-    return _positive(gap)
+@dataclass(frozen=True, eq=False)
+class _Triangle:
+    """C, an inverse of it, and a ridge k with C Cᵀ + k I ⪯ P: proven. `around` is the Frobenius norm of C."""
+
+    lower: Array
+    inverse: Array
+    ridge: float
+    around: float
+
+    def holds_points(self, x: Sure) -> NDArray[np.bool_]:
+        """Whether points (m, d) are in the set, each wherever it is: (m,)."""
+        y = x.value @ self.inverse.T
+        size = long(y)
+        error = long(x.value - y @ self.lower.T) + self._lost(long(x.value), size) + x.errors
+        return np.asarray(size * size + error * error / self.ridge <= 1 / UP)
+
+    def _lost(self, x: Array, y: Array) -> Array:
+        """How far x − C y is from what is computed at most, by the lengths of x and y."""
+        return np.asarray(gamma(len(self.lower)) * (x + self.around * y) * UP)
+
+    def holds_columns(self, x: Array, off: float) -> bool:
+        """Whether all points that columns (d, r) make are in the set, where the columns are off by at most `off` in norm."""
+        y = self.inverse @ x
+        size = long(y.reshape(-1))
+        rest = long((x - self.lower @ y).reshape(-1))
+        error = rest + self._lost(long(x.reshape(-1)), size) + off
+        left = float(1 / UP - error * error / self.ridge)
+        return bool(size * size <= left) or (left > 0 and _is_below(y, left))
 
 
-def _positive(matrix: Array) -> bool:
-    """Whether a Cholesky factorization runs to the end."""
+def _is_below(y: Array, most: float) -> bool:
+    """Whether no eigenvalue of Yᵀ Y is above a number: proven by a Cholesky factorization."""
+    d, r = y.shape
+    rest = -(y.T @ y if r <= d else y @ y.T)
+    size = len(rest)
+    lost = gamma(d + r + 64) * float(np.vdot(y, y) + most * size)
+    rest[np.diag_indices(size)] += most - lost
+    return _factor(rest) is not None
+
+
+def _factor(matrix: Array) -> Array | None:
+    """A Cholesky factor; None if the factorization does not run to the end."""
     try:
-        return bool(np.isfinite(np.linalg.cholesky(matrix)).all())
+        found = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
-        return False
+        return None
+    return np.asarray(found) if np.isfinite(found).all() else None
 
 
-def held(outer: Array, columns: Sure) -> bool:
-    """Return whether sets L Lᵀ (n, d, d) hold, at each position, all points that columns (r, n, d) make with ‖z‖ ≤ 1."""
-    inner = _shape(columns)
-    off = np.sqrt(np.einsum("rnd,rnd->nd", columns.off, columns.off))
-    return all(map(holds, outer, inner, off))
+def _inverse(lower: Array) -> Array:
+    """An inverse, as far as it can be computed; nothing is held by one that cannot."""
+    try:
+        return np.asarray(np.linalg.inv(lower))
+    except np.linalg.LinAlgError:
+        return np.full_like(lower, np.nan)
 
 
-def _shape(columns: Sure) -> Array:
-    """B Bᵀ at each position, of columns (r, n, d)."""
-    return np.asarray(columns.value.transpose(1, 2, 0) @ columns.value.transpose(1, 0, 2))
+@dataclass(frozen=True, eq=False)
+class Ellipsoid:
+    """{L z : ‖z‖ ≤ 1}, L (d, d), in coordinates that are `scale` (d,) times as large: powers of two."""
+
+    original: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, axes: Array, alike: bool) -> Ellipsoid:
+        """A set in coordinates of which the largest, or each, reaches to about one."""
+        size = np.abs(axes).max(axis=1, initial=0.0)
+        most = np.full(len(axes), size.max(initial=0.0)) if alike else size
+        powers = np.where((most > 0) & (most < np.inf), np.frexp(most)[1], 0)
+        scale = np.ldexp(1.0, np.clip(-powers, -1022, 1023))
+        return cls(axes, scale)
+
+    @cached_property
+    def axes(self) -> Array:
+        """L in these coordinates."""
+        return np.asarray(self.original * self.scale[:, None])
+
+    @cached_property
+    def _square(self) -> float:
+        """The sum of the squares of all numbers of L."""
+        return float(np.vdot(self.axes, self.axes))
+
+    @cached_property
+    def _shape(self) -> Array:
+        return np.asarray(self.axes @ self.axes.T)
+
+    @cached_property
+    def _triangles(self) -> dict[int, _Triangle | None]:
+        return {}
+
+    def _triangle(self, power: int) -> _Triangle | None:
+        if power not in self._triangles:
+            self._triangles[power] = self._made(power)
+        return self._triangles[power]
+
+    def _made(self, power: int) -> _Triangle | None:
+        if not 0 < self._square < np.inf:
+            return None
+        size, ridge = len(self.axes), self._ridge(power)
+        shape = self._shape.copy()
+        shape[np.diag_indices(size)] -= ridge + gamma(2 * size + 64) * self._square
+        lower = _factor(shape)
+        if lower is None:
+            return None
+        return _Triangle(lower, _inverse(lower), ridge, float(long(lower.reshape(-1))))
+
+    def _ridge(self, power: int) -> float:
+        return self._square / len(self.axes) * 2.0**power
+
+    def _tries(self, error: float) -> Iterator[_Triangle]:
+        """The triangles whose ridges may cover an error, those that leave most of the set first."""
+        for power in (*RIDGES, THIN):
+            if error * error < self._ridge(power) and (made := self._triangle(power)) is not None:
+                yield made
+
+    def holds_points(self, x: Sure) -> NDArray[np.bool_]:
+        """Whether points (m, d), each wherever it may be, are in the set: (m,)."""
+        x = Sure(x.value * self.scale, x.off * self.scale, x.errors * self.scale.max())
+        held, errors = np.zeros(len(x.value), dtype=bool), x.errors
+        for power in (*RIDGES, THIN):
+            some = np.flatnonzero(~held & (errors**2 < self._ridge(power)))
+            if len(some) and (made := self._triangle(power)) is not None:
+                held[some] = made.holds_points(x.at(some.tolist()))
+        return held
+
+    def holds_columns(self, x: Array, off: Array) -> bool:
+        """Whether all points that columns (d, r) make are in the set, where rows are off by at most `off` (d,) in norm."""
+        error = float(long(off * self.scale))
+        columns = x * self.scale[:, None]
+        return any(made.holds_columns(columns, error) for made in self._tries(error))
 
 
-def sizes_of(parts: Sequence[Sure]) -> Array:
-    """Return how large parts of columns (r, n, d) are at each position: (parts, n)."""
-    return np.sqrt([np.einsum("rnd,rnd->n", part.value, part.value) for part in parts])
+@dataclass(frozen=True, eq=False)
+class Enclosure:
+    """Sets L (n, d, d), one at each position."""
 
+    axes: Array
 
-def sum_held(outer: Array, parts: Sequence[Sure], sizes: Array) -> bool:
-    """Return the same for Σ_j y_j, each y_j of columns (r, n, d): what is mixed between positions.
+    @cached_property
+    def _sets(self) -> tuple[tuple[Ellipsoid, Ellipsoid], ...]:
+        """At each position the set as it is, and with every coordinate brought to about one."""
+        usable = np.asarray(np.isfinite(self.axes).all(axis=(1, 2), keepdims=True))
+        finite = np.where(usable, self.axes, 0.0)
+        return tuple((Ellipsoid.of(each, alike=True), Ellipsoid.of(each, alike=False)) for each in finite)
 
-    The sum of ellipsoids is held by Σ_j B_j B_jᵀ / p_j for any p_j above 0 that add up to at most one; here they go with
-    `sizes` (parts, n). What has no size must be nothing.
-    """
-    inner = list(map(_shape, parts))
-    if any(np.any(part.value[:, size <= 0]) for part, size in zip(parts, sizes, strict=True)):
-        return False
-    total = sizes.sum(axis=0) * (1 + 1e-12)
-    weights = np.divide(total, sizes, out=np.zeros_like(sizes), where=sizes > 0)
-    sums = np.sum(
-        [weight[:, None, None] * shape for weight, shape in zip(weights, inner, strict=True)], axis=0
-    )
-    off = np.sum([np.sqrt(np.einsum("rnd,rnd->nd", part.off, part.off)) for part in parts], axis=0)
-    return all(map(holds, outer, sums, off * (1 + 1e-9)))
+    def holds_points(self, x: Sure) -> NDArray[np.bool_]:
+        """Whether points (m, n, d) are in the sets of all positions, each wherever it may be: (m,)."""
+        found = np.ones(len(x.value), dtype=bool)
+        for at, sets in enumerate(self._sets):
+            here = Sure(x.value[:, at], x.off[:, at], x.errors[:, at])
+            held = np.zeros(len(found), dtype=bool)
+            for each in sets:
+                some = np.flatnonzero(found & ~held)
+                held[some] = each.holds_points(here.at(some.tolist()))
+            found &= held
+        return found
+
+    def holds_columns(self, x: Array, off: Array) -> bool:
+        """Whether the sets hold all that columns (n, d, r) make with ‖z‖ ≤ 1, rows off by at most `off` (n, d) in norm."""
+        return all(
+            any(each.holds_columns(x[at], off[at]) for each in sets) for at, sets in enumerate(self._sets)
+        )
