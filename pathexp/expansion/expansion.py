@@ -31,7 +31,7 @@ from .ranking import Ranking, rank
 from .search import MEMORY, Budget
 from .target_totals import TargetTotals
 from .term import Term, terms_of
-from .tree import Direction, Limits, Progress, Tree, reporter, tree_of
+from .tree import Direction, Limits, Progress, Tree, numbers_of, prepare, reporter, tree_of
 from .values import path_values
 from .verdict import Verdict, verify_walk
 
@@ -286,7 +286,9 @@ class Expansion:
         """
         expect("tree", direction=(direction, one_of("back", "forward")), positions=(positions, TRUTH))
         limits = Limits(nodes, seconds, share)
-        found = tree_of(self.walk, target, self.value(target), direction, limits, reporter(progress))
+        numbers = numbers_of(self.walk, target, direction)
+        prepare(numbers)
+        found = tree_of(self.walk, target, self.value(target), direction, limits, reporter(progress), numbers)
         return replace(found, positions=bool(positions))
 
     # Proof ---------------------------------------------------------------------------------------------

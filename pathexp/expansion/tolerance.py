@@ -69,17 +69,24 @@ def follow(walk: Walk) -> StreamNoise | None:
 
     Of a contrast there is none: its noise is that of its runs.
     """
-    if _is_of_runs(walk.graph):
-        return None
-    return NOISE.get(walk, "noise", lambda: _followed(walk))
+    for _ in following(walk):
+        pass
+    return NOISE.find(walk, "noise")
 
 
-def _followed(walk: Walk) -> StreamNoise:
+def following(walk: Walk) -> Iterator[int]:
+    """Do what `follow` does, and yield every depth at which it arrives, from 0 up: what a block is made of, others may use meanwhile.
+
+    Of a contrast, and of a walk that was followed, there is nothing to do.
+    """
+    if _is_of_runs(walk.graph) or NOISE.find(walk, "noise") is not None:
+        return
     each, final = [], np.zeros(walk.graph.sizes[:2])
-    for x, noise in _depths(walk):
+    for depth, (x, noise) in enumerate(_depths(walk)):
         each.append(noise)
         final = x
-    return StreamNoise(tuple(each), final)
+        yield depth
+    NOISE.get(walk, "noise", lambda: StreamNoise(tuple(each), final))
 
 
 def _is_of_runs(graph: ResidualGraph) -> bool:
@@ -130,7 +137,8 @@ def stream_tolerance(noise: Array, sizes: Array) -> float:
 def stream_noise(graph: ResidualGraph) -> list[Array]:
     """Return the deviation of the stream's rounding noise in front of every block, and at the sink, (n,) each."""
     walk = Walk(graph, everything)
-    return list(NOISE.get(walk, "noise", lambda: _followed(walk)).depths)
+    found = follow(walk)
+    return [noise for _, noise in _depths(walk)] if found is None else list(found.depths)
 
 
 def _allowed(deviation: float, listed: int, size: float) -> float:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from ..algebra import Dense, Diagonal, Identity, LinearMap, Space, compose, scale
 from ..labels import head_label, neuron_label
 from ..model import Config, Model, Trace, Weights
+from ..model.made_again import one_pattern
 from .latents import DOWN, compresses, key_scales, read_map, shared_key, up_map
 from .law import BlockLaw
 from .named import center, centering, column, table
-from .operators import Array, Dim, Factor, Gate, Operator, Step
+from .operators import Array, Dim, Factor, Gate, Later, Operator, Step
 from .tall import BLOCK, Tall
 
 Side: TypeAlias = Literal["Q", "K", "V"]
@@ -103,7 +104,13 @@ class Factors:
         made = self.on_run(
             name, "n", "n", lambda run: table(run.patterns[layer, head], "position", "position", name)
         )
-        return replace(made, lower=self.config.causal)
+        return replace(made, lower=self.config.causal, alone=self._alone(name, layer, head))
+
+    def _alone(self, name: str, layer: int, head: int) -> Later | None:
+        """What makes the pattern of a head without those of others."""
+        if (run := self.trace) is None:
+            return None
+        return lambda: table(one_pattern(run.patterns, layer, head), "position", "position", name)
 
     def w_read(self, side: Side, layer: int, head: int) -> Factor:
         """W_Q, W_K or W_V; heads of a group share the last two."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import overload
 
 import numpy as np
 
+from ..algebra import Diagonal
 from ..budget import BUDGET
 from .along_positions import first
 from .measures import lengths
+from .mixing import is_long
 from .nodes import Block
-from .operators import Array, Operator, Step, pull, push
+from .operators import Array, Factor, Operator, Step, pull, push
 from .stack import Indices, Stack, head_maps, stacked
 
 
@@ -65,13 +67,16 @@ class BlockKernel:
                     total += output
         return totals
 
-    def each(self, x: Array, wanted: Indices) -> Array:
-        """For streams x (K, n, d), return what each wanted component writes, (len(wanted), K, n, d)."""
-        outputs = np.zeros((len(wanted), *x.shape))
+    def each(self, x: Array, wanted: Indices, out: Array | None = None) -> Array:
+        """For streams x (K, n, d), return what each wanted component writes, (len(wanted), K, n, d); `out` takes it, if given."""
+        outputs = np.empty((len(wanted), *x.shape)) if out is None else out
         for stack in self.stacks:
             rows = stack.pick(wanted)
             if len(rows) == len(wanted):
-                return stack.each(x, rows)
+                return stack.each(x, rows, outputs)
+        outputs.fill(0.0)
+        for stack in self.stacks:
+            rows = stack.pick(wanted)
             if len(rows):
                 outputs[np.isin(wanted, stack.members[rows])] = stack.each(x, rows)
         for bundle in self.bundles:
@@ -212,6 +217,17 @@ class Kernels(Sequence[BlockKernel]):
         block = self.blocks[index]
         return BUDGET.get(block, ("kernel", self.positions), lambda: _stacked(block, self.positions))
 
+    def of_head(self, b: int, component: int) -> tuple[BlockKernel, int] | None:
+        """Return a kernel with a head of a block that needs no pattern of the others, and its number there; None if there is none.
+
+        Patterns of a long text are made a layer at a time where all heads are asked for; here one of them is.
+        """
+        block, key = self.blocks[b], ("kernel", self.positions)
+        step = one_head([each.operator for each in block.components], component, self.positions)
+        if step is None or BUDGET.find(block, key) is not None:
+            return None if step is None else (self[b], component)
+        return BUDGET.get(block, (*key, component), lambda: _kernel_of([(step,)], (), self.positions)), 0
+
 
 def _stacked(block: Block, positions: int) -> BlockKernel:
     return _kernel_of([component.operator for component in block.components], block.skip, positions)
@@ -230,6 +246,30 @@ def _stacks(heads: Mapping[int, Step], positions: int) -> Iterator[Stack]:
     members, steps = list(heads), list(heads.values())
     for places, maps in head_maps(steps) if steps else ():
         yield stacked([members[at] for at in places], [steps[at] for at in places], maps, positions)
+
+
+def one_head(operators: Sequence[Operator], chosen: int, positions: int) -> Step | None:
+    """Return the step of one head, whose pattern is made without those of others; None where that is no less or might round otherwise.
+
+    Stacked alone it does what it does among all heads if they are all seen alike: causal, with one scale of positions.
+    """
+    step = _head_step(operators[chosen])
+    if step is None or not is_long(positions) or step.position[0].alone is None:
+        return None
+    words = [other.position for operator in operators if (other := _head_step(operator))]
+    if not all(word[0].lower for word in words) or not _one_scale([word[1:] for word in words]):
+        return None
+    pattern = step.position[0]
+    return Step((replace(pattern, map=pattern.alone), *step.position[1:]), step.feature)
+
+
+def _one_scale(words: Sequence[tuple[Factor, ...]]) -> bool:
+    """Whether what follows each pattern is nothing, or one diagonal, the same for all."""
+    if any(len(word) != len(words[0]) or len(word) > 1 for word in words):
+        return False
+    maps = [factor.numbers() for word in words for factor in word]
+    values = [map.values for map in maps if isinstance(map, Diagonal)]
+    return len(values) == len(maps) and all(np.array_equal(each, values[0]) for each in values)
 
 
 def _head_step(operator: Operator) -> Step | None:

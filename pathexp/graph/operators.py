@@ -57,6 +57,9 @@ class Factor:
     lower: bool = False
     """Whether it is known to take nothing from later positions: all above the diagonal is zero."""
 
+    alone: Later | None = field(default=None, compare=False, repr=False)
+    """Makes the same map without what is otherwise made beside it, for one who needs no other: of all patterns of a layer, one."""
+
     origin: tuple[object, Hashable] | None = field(default=None, compare=False, repr=False)
     """The weights that it is made of, and of nothing else but this: the same name then stands for the same numbers."""
 
@@ -64,6 +67,7 @@ class Factor:
         if isinstance(self.map, LinearMap):
             object.__setattr__(self, "map", self._check(self.map))
             object.__setattr__(self, "picked", None)
+            object.__setattr__(self, "alone", None)
             object.__setattr__(self, "tall", None)
 
     def __reduce__(self) -> tuple[Any, ...]:

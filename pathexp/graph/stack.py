@@ -119,11 +119,15 @@ class Stack:
         out = self.out if c == len(self.members) else self.out[rows]
         return (values.reshape(k * n, c * r) @ out.reshape(c * r, -1)).reshape(k, n, -1)
 
-    def each(self, x: Array, rows: Indices) -> Array:
-        """Streams (K, n, d) to what each chosen head writes, (len(rows), K, n, d)."""
-        k, n, _ = x.shape
+    def each(self, x: Array, rows: Indices, out: Array | None = None) -> Array:
+        """Streams (K, n, d) to what each chosen head writes, (len(rows), K, n, d); `out` takes it, if given."""
+        k, n, d = x.shape
         moved = self.values(x, rows).transpose(2, 0, 1, 3).reshape(len(rows), k * n, -1)
-        return (moved @ self.out[rows]).reshape(len(rows), k, n, -1)
+        written = self.out if len(rows) == len(self.members) else self.out[rows]
+        if out is None:
+            return (moved @ written).reshape(len(rows), k, n, d)
+        np.matmul(moved, written, out=out.reshape(len(rows), k * n, d))
+        return out
 
     def sizes(self, x: Array, rows: Indices) -> Array:
         """How long what each chosen head writes of streams (K, n, d) is, (len(rows), K, n); of few vectors they are made."""

@@ -147,7 +147,8 @@ def moved(
     z = np.zeros(values.shape)
 
     def move(piece: Piece, scores: Array) -> None:
-        pattern = softmax(scores, None if sinks is None else sinks[piece.heads])
+        given = None if sinks is None else sinks[piece.heads]
+        pattern = softmax(scores, given, scores if use is None else None)
         np.matmul(pattern, values[piece.heads, piece.keys], out=z[piece.heads, piece.queries])
         if use is not None:
             use(piece, scores, pattern)
@@ -156,8 +157,10 @@ def moved(
     return z
 
 
-def softmax(scores: Array, sinks: Array | None = None) -> Array:
+def softmax(scores: Array, sinks: Array | None = None, out: Array | None = None) -> Array:
     """Over keys, the last axis; a row in which every key is masked is zero. Sinks (H) take their share of (H, n, n).
+
+    ``out`` takes the result, if given; it may be the scores themselves.
 
     >>> softmax(np.array([[0.0, -np.inf], [-np.inf, -np.inf]])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]
@@ -165,7 +168,7 @@ def softmax(scores: Array, sinks: Array | None = None) -> Array:
     top = scores.max(axis=-1, keepdims=True)
     if sinks is not None:
         top = np.maximum(top, sinks[:, None, None])
-    weights = np.asarray(scores - np.where(np.isneginf(top), 0.0, top))
+    weights = np.asarray(np.subtract(scores, np.where(np.isneginf(top), 0.0, top), out=out))
     np.exp(weights, out=weights)
     total = weights.sum(axis=-1, keepdims=True)
     if sinks is not None:

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from ..budget import BUFFERS
+from ..budget import BUDGET, BUFFERS
 from .attention import per_head, softmax
 from .config import Config
 from .score_rows import Piece, each_piece
@@ -54,16 +54,68 @@ def scores_and_patterns(
         )
         return made
 
-    def patterns(layer: int) -> Array:
-        made = _filled(shape[1:], 0.0)
+    def of_heads(layer: int, first: int, heads: Array, keys: Array) -> Array:
+        """The patterns of some heads, from the first of them on, of what they read."""
+        made = BUFFERS.array((len(heads), *shape[2:]))
 
         def put(piece: Piece, found: Array) -> None:
-            piece.put(softmax(found, None if sinks is None else sinks[layer][piece.heads]), made)
+            rows = made[piece.heads.start - first : piece.heads.stop - first, piece.queries]
+            rows[..., : piece.keys.start] = rows[..., piece.keys.stop :] = 0.0
+            rows[..., piece.keys] = softmax(
+                found, None if sinks is None else sinks[layer][piece.heads], found
+            )
 
-        each_piece(queries[layer], per_head(keys[layer], config), layer, config, put)
+        each_piece(heads, keys, layer, config, put, first)
         return made
 
+    def patterns(layer: int) -> Array:
+        return of_heads(layer, 0, queries[layer], per_head(keys[layer], config))
+
+    def pattern(layer: int, head: int) -> Array:
+        group = config.kv_head(head)
+        made: Array = of_heads(layer, head, queries[layer][head : head + 1], keys[layer][group : group + 1])[
+            0
+        ]
+        return made
+
+    if 8 * math.prod(shape) > MOST:
+        return _later("scores", shape, scores), cast(Array, StoredPatterns(shape, patterns, pattern))
     return _later("scores", shape, scores), by_layer("patterns", shape, patterns)
+
+
+class StoredPatterns(StoredLayers):
+    """Patterns that are made a layer at a time where they are asked for, or, for one who needs no other, those of a head."""
+
+    def __init__(
+        self, shape: tuple[int, ...], read: Callable[[int], Array], read_head: Callable[[int, int], Array]
+    ) -> None:
+        super().__init__("patterns", shape, read, finite=False, passing=True)
+        self._read_head = read_head
+
+    def head(self, layer: int, head: int) -> Array:
+        """Return the pattern of one head, read-only: of what is kept, or made without the others."""
+        whole = BUDGET.find(self, layer)
+        if isinstance(whole, np.ndarray):
+            return cast(Array, whole[head])
+        return BUDGET.get(self, (layer, head), lambda: self._made(layer, head), passing=True)
+
+    def _made(self, layer: int, head: int) -> Array:
+        made = self._read_head(layer, head)
+        made.setflags(write=False)
+        return made
+
+
+def one_pattern(patterns: Array, layer: int, head: int) -> Array:
+    """Return the pattern of one head of a run, (n, n), for one who needs no other of its layer.
+
+    >>> import pathexp as px
+    >>> trace = px.random_model(layers=2, heads=3).run([3, 1, 2])
+    >>> bool((one_pattern(trace.patterns, 1, 2) == trace.patterns[1, 2]).all())
+    True
+    """
+    if isinstance(patterns, StoredPatterns):
+        return patterns.head(layer, head)
+    return np.asarray(patterns[layer, head])
 
 
 def by_layer(name: str, shape: tuple[int, ...], make: Callable[[int], Array]) -> Array:

@@ -39,36 +39,36 @@ class Piece:
 Use = Callable[[Piece, Array], None]
 
 
-def each_piece(queries: Array, keys: Array, layer: int, config: Config, use: Use) -> None:
+def each_piece(queries: Array, keys: Array, layer: int, config: Config, use: Use, first: int = 0) -> None:
     """Call `use` with every piece and its scores, which are its own: of queries and keys, (H, n, h) both.
 
-    In any order, on all cores. What no piece holds is masked. Raises WeightsError for a score that is not finite.
+    In any order, on all cores. What no piece holds is masked; `first` is the number of the first head that is given. Raises
+    WeightsError for a score that is not finite.
     """
     heads, n = queries.shape[:2]
-    pieces = list(_pieces(heads, n, config.causal, config.window(layer)))
+    pieces = list(_pieces(range(first, first + heads), n, config.causal, config.window(layer)))
 
     def work(at: int) -> None:
         piece = pieces[at]
+        given = slice(piece.heads.start - first, piece.heads.stop - first)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported by place
-            scores = entering(
-                queries[piece.heads, piece.queries], keys[piece.heads, piece.keys], piece, layer, config
-            )
+            scores = entering(queries[given, piece.queries], keys[given, piece.keys], piece, layer, config)
             use(piece, scores)
 
     for_each(work, len(pieces))
 
 
-def _pieces(heads: int, n: int, causal: bool, window: int | None) -> Iterator[Piece]:
+def _pieces(heads: range, n: int, causal: bool, window: int | None) -> Iterator[Piece]:
     """All heads at once where there is one piece of queries; the largest first."""
     if n <= ROWS:
-        yield Piece(slice(0, heads), slice(0, n), slice(0, n))
+        yield Piece(slice(heads.start, heads.stop), slice(0, n), slice(0, n))
         return
     before = n if window is None else window - 1
     after = 0 if causal else before
     for begin in reversed(range(0, n, ROWS)):
         end = min(begin + ROWS, n)
         keys = slice(max(0, begin - before), min(n, end + after))
-        yield from (Piece(slice(head, head + 1), slice(begin, end), keys) for head in range(heads))
+        yield from (Piece(slice(head, head + 1), slice(begin, end), keys) for head in heads)
 
 
 def entering(queries: Array, keys: Array, piece: Piece, layer: int, config: Config) -> Array:
@@ -80,8 +80,12 @@ def entering(queries: Array, keys: Array, piece: Piece, layer: int, config: Conf
     if config.alibi_slopes is not None:
         slopes = np.array(config.alibi_slopes)[piece.heads, None, None]
         scores = scores - slopes * distances(piece.queries, piece.keys)
-    seen = visible(piece.queries, piece.keys, config.causal, config.window(layer))
-    np.copyto(scores, -np.inf, where=~seen)
+    window = config.window(layer)
+    begin = (
+        piece.queries.start if config.causal and window is None else piece.keys.start
+    )  # all see all before
+    seen = visible(piece.queries, slice(begin, piece.keys.stop), config.causal, window)
+    np.copyto(scores[..., begin - piece.keys.start :], -np.inf, where=~seen)
     return scores
 
 

@@ -12,6 +12,7 @@ from pathexp.budget import BUDGET
 from pathexp.graph import lengths, mixing
 from pathexp.graph.along_positions import looks_ahead
 from pathexp.graph.stack import _side_by_side
+from pathexp.model import made_again
 from tests.zoo import FAMILIES, ZOO
 
 RNG = np.random.default_rng(0)
@@ -120,3 +121,60 @@ def test_what_components_share_in_a_contrast_is_kept_within_the_budget(monkeypat
         members = np.concatenate([bundle.members for bundle in kernel.bundles])
         (found,) = kernel.sums(x, [members])
         np.testing.assert_allclose(found, kernel.each(x, members).sum(axis=0), rtol=0, atol=1e-13)
+
+
+def test_a_head_of_a_long_text_does_alone_what_it_does_among_others(monkeypatch):
+    monkeypatch.setattr(mixing, "ROWS", 4)
+    graph = px.freeze(px.random_model(**SMALL, positions="rotary", d_vocab=11, seed=3).run(np.arange(9)))
+    x = RNG.standard_normal((2, 9, 20))
+    for b, block in enumerate(graph.blocks):
+        owns = [graph.kernels.of_head(b, c) for c in range(len(block.components))]
+        whole = graph.kernels[b]
+        if len(owns) == 1:
+            assert owns == [None]
+            continue
+        for c, (own, number) in enumerate(owns):
+            assert (number, [len(stack.members) for stack in own.stacks]) == (0, [1])
+            assert graph.kernels.of_head(b, c) == (whole, c)  # what is there is used
+            for one, heads in ((own, whole), (own.transposed, whole.transposed)):
+                np.testing.assert_array_equal(one.each(x, np.array([0])), heads.each(x, np.array([c])))
+
+
+def test_heads_that_are_not_seen_alike_are_not_taken_alone(monkeypatch):
+    monkeypatch.setattr(mixing, "ROWS", 4)
+    model = px.random_model(**SMALL, causal=False, d_vocab=11, seed=3)
+    assert px.freeze(model.run(np.arange(9))).kernels.of_head(0, 1) is None
+    short = px.freeze(px.random_model(**SMALL, d_vocab=11, seed=3).run(np.arange(4)))
+    assert short.kernels.of_head(0, 1) is None
+
+
+@pytest.mark.parametrize(("question", "times"), [("tree", 1), ("flow", 2), ("verify", 1)])
+def test_patterns_of_a_long_text_are_made_once_for_passes_side_by_side(question, times, monkeypatch):
+    monkeypatch.setattr(mixing, "ROWS", 4)
+    monkeypatch.setattr(made_again, "MOST", -1)
+    layers, made = 4, []
+    model = px.random_model(
+        layers=layers,
+        heads=4,
+        d_model=64,
+        d_head=8,
+        d_mlp=12,
+        norm="rmsnorm",
+        d_vocab=11,
+        seed=3,
+    )
+    trace, raised = model.run(RNG.integers(0, 11, 33)), made_again.StoredPatterns._raised
+    monkeypatch.setattr(
+        made_again.StoredPatterns, "_raised", lambda self, layer: made.append(layer) or raised(self, layer)
+    )
+    px.memory_budget(16 * 8 * 4 * 33 * 33 + 2**18)  # the patterns of one layer may stay
+    try:
+        target = trace.logit(5)
+        {
+            "tree": lambda: str(px.tree(trace, target, nodes=20)),
+            "flow": lambda: str(px.flow(trace, target)),
+            "verify": lambda: px.expand(trace).verify(),
+        }[question]()
+    finally:
+        px.memory_budget("2GiB")
+    assert len(made) <= times * layers, made

@@ -117,3 +117,23 @@ def test_arrays_that_are_made_again_go_with_their_run(model, long):
         assert px.memory_budget().kept <= before
     finally:
         px.memory_budget("2GiB")
+
+
+@pytest.mark.parametrize("n", [9, 33])
+def test_a_pattern_made_alone_is_that_of_its_layer(model, n, long, monkeypatch):
+    monkeypatch.setattr(score_rows, "ROWS", 8)
+    tokens = np.random.default_rng(n).integers(0, 17, n)
+    kept, later = model.run(tokens), long(model, tokens)
+    for layer, head in np.ndindex(3, model.config.n_heads):
+        alone = made_again.one_pattern(later.patterns, layer, head)
+        np.testing.assert_array_equal(alone, made_again.one_pattern(kept.patterns, layer, head))
+        assert not alone.flags.writeable
+
+
+def test_a_pattern_is_made_alone_unless_its_layer_is_there(long):
+    trace = long(px.random_model(layers=2, heads=3, seed=1), np.arange(9))
+    alone = made_again.one_pattern(trace.patterns, 1, 2)
+    assert alone is made_again.one_pattern(trace.patterns, 1, 2)
+    whole = trace.patterns[1]
+    assert np.shares_memory(made_again.one_pattern(trace.patterns, 1, 2), whole)
+    assert not np.shares_memory(alone, whole)

@@ -16,7 +16,7 @@ from ...expansion import expand
 from ...expansion.header import counted, run_facts, shown_target
 from ...expansion.mlp_paths import MlpPaths, frozen_as
 from ...expansion.targets import on_stream
-from ...expansion.tolerance import ROUNDING, follow, target_tolerance
+from ...expansion.tolerance import ROUNDING, following, target_tolerance
 from ...graph import Query, ResidualGraph, Walk, empty_multigraph, everything
 from ...model import Target, Trace
 from .flow_edges import FlowEdge, FlowNode, Totals, edges_of, nodes_of
@@ -278,9 +278,9 @@ def flow(
     graph = frozen_as(what, mlp)
     terms = expand(graph) if query is None else expand(graph, query)
     on_stream(target, terms.walk.graph)  # refuses what is no target of this graph
-    if terms.walk.query == everything:
-        follow(terms.walk)  # the check's pass gives the sum as well
     sweep = FlowSweep(Wires(terms.walk, per_position), target)
+    if terms.walk.query == everything:  # the check's pass gives the sum as well
+        sweep.go_forward(following(terms.walk))
     edges = edges_of(sweep)
     found = Flow(
         terms.walk, target, nodes_of(sweep, edges), edges, sweep.value, terms.value(target), per_position

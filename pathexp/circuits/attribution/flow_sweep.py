@@ -7,7 +7,8 @@ over all paths that take the edge. With a mask only the open edges exist, and ea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -26,6 +27,10 @@ MEMORY_LIMIT = 2**28
 
 AT_ONCE = 16
 """How many writers are met with all later readers together: each such meeting reads all of these once."""
+
+
+NOTHING: Iterator[object] = iter(())
+"""No other pass."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +98,7 @@ class FlowSweep:
         for b in reversed(range(len(self._kernels))):
             asked = read if self.mask is None else self._asked(self.wires.members[b], columns, read)
             taken = self._part(readers, b)
-            taken[:] = self._pulled(b, asked)
+            self._pull(b, asked, taken)
             outputs.append(asked if self.wires.reads_constants(b) else asked[:0])
             inputs.append(taken)
             carried = self._over_skip(b, read, backward=True)
@@ -118,17 +123,24 @@ class FlowSweep:
             return np.tensordot(opened[:, 0], read, axes=1)
         return np.einsum("wjp,psjd->wsjd", opened, read, optimize=True)  # type: ignore[no-any-return]
 
-    def _pulled(self, b: int, asked: Array) -> Array:
-        """Through the components of a block, position by position if so asked: (readers, states, n, d)."""
-        kernel, copies = self._kernels[b].transposed, self.wires.copies
-        taken = np.zeros((len(self.wires.members[b]), copies, *self._shape))
+    def _pull(self, b: int, asked: Array, taken: Array) -> None:
+        """Put what is asked of a block's outputs, through its components, to what is taken in: (readers, states, n, d)."""
+        kernel = self._kernels[b].transposed
+        shaped = taken.reshape(len(self.wires.members[b]), self.wires.copies, *self._shape)
+        if self._takes_all(b):
+            kernel.each(self._copies(asked[0, 0]), np.arange(len(shaped)), shaped[:, :, 0])
+            return
+        shaped.fill(0.0)
         for state, after, components in self.wires.crossings(b):
             if self.mask is None:
-                taken[components, :, state] = kernel.each(self._copies(asked[0, after]), components)
+                shaped[components, :, state] = kernel.each(self._copies(asked[0, after]), components)
                 continue
             for c in components:
-                taken[c, :, state] = kernel.each(self._copies(asked[c, after]), np.array([c]))[0]
-        return taken.reshape(len(taken) * copies, *self._shape)
+                shaped[c, :, state] = kernel.each(self._copies(asked[c, after]), np.array([c]))[0]
+
+    def _takes_all(self, b: int) -> bool:
+        """Whether all there is on the stream passes all components of a block, whose numbers then need no sorting."""
+        return self.mask is None and len(self.wires.states) == 1 and bool((self.wires.steps[b] == 0).all())
 
     def _copies(self, x: Array) -> Array:
         """A field (n, d), or one per copy, with only the positions of each copy kept: (copies, n, d)."""
@@ -145,10 +157,22 @@ class FlowSweep:
     @cached_property
     def stream(self) -> Array:
         """The flow of every edge on the stream, (writers · copies, readers)."""
-        plain = self.mask is None and not any(block.skip for block in self.wires.graph.blocks)
-        return self._over_plain_skips() if plain else self._over_any_skips()
+        return self._forward(NOTHING)
 
-    def _over_plain_skips(self) -> Array:
+    def go_forward(self, beside: Iterator[object]) -> None:
+        """Find the flows on the stream, and take a step of another pass over the blocks beside each of one's own.
+
+        What blocks are made of, such as the patterns of a long text, is then made once for both.
+        """
+        vars(self)["stream"] = self._forward(beside)
+
+    def _forward(self, beside: Iterator[object]) -> Array:
+        plain = self.mask is None and not any(block.skip for block in self.wires.graph.blocks)
+        found = self._over_plain_skips(beside) if plain else self._over_any_skips()
+        deque(beside, maxlen=0)
+        return found
+
+    def _over_plain_skips(self, beside: Iterator[object] = NOTHING) -> Array:
         """The same where skips change nothing: what is written is met with later readers, some writers at a time, and let go."""
         wires, readers = self.wires, self.backward.readers
         flows = np.zeros((len(wires.writers), wires.copies, wires.columns))
@@ -156,17 +180,19 @@ class FlowSweep:
             (min(AT_ONCE, len(wires.writers)) + max(map(len, wires.members), default=0), *self._shape)
         )
         x, fresh, first = np.zeros(self._shape), _Fresh(flows, self._met, room), 0
+        next(beside, None)
         for depth in range(len(self._kernels) + 1):
             for row, state, value in wires.entering(depth):
                 entered = np.zeros((1, *self._shape))
                 entered[0, state] = value
-                fresh.add(np.array([row]), entered)
+                fresh.room(np.array([row]))[:] = entered
                 x[state] += value
             end = first + (len(wires.ports[depth]) if depth < len(self._kernels) else 1)
             fresh.meet(readers, first, end)
             if depth < len(self._kernels):
-                output = self._pushed(depth, x)
-                fresh.add(wires.members[depth], output)
+                output = fresh.room(wires.members[depth])
+                next(beside, None)
+                self._push(depth, x, output)
                 x = x + output.sum(axis=0)
                 fresh.settle(readers, end)
             first = end
@@ -181,7 +207,8 @@ class FlowSweep:
             self._enter(b, written)
             flows[:, wires.ports[b]] = self._met(written, backward.inputs[b])
             x = written.sum(axis=0) if self.mask is None else self._inputs(b, written)
-            output = self._pushed(b, x)
+            output = np.empty((len(wires.members[b]), *self._shape))
+            self._push(b, x, output)
             written = self._over_skip(b, written)
             written[wires.members[b]] = output
         self._enter(len(self._kernels), written)
@@ -200,12 +227,17 @@ class FlowSweep:
         met = np.einsum("wsjd,psjd->wjp", written, asked, optimize=True)
         return np.asarray(met.reshape(len(written) * self.wires.copies, len(asked)))
 
-    def _pushed(self, b: int, x: Array) -> Array:
-        """What the components of a block write, constants read inside them included: (components, states, n, d).
+    def _push(self, b: int, x: Array, output: Array) -> None:
+        """Put what the components of a block write, constants read inside them included, to `output` (components, states, n, d).
 
         `x`: what they read, (states, n, d), or with a mask of each, (components, copies, states, n, d).
         """
-        kernel, output = self._kernels[b], np.zeros((len(self.wires.members[b]), *self._shape))
+        kernel = self._kernels[b]
+        if self._takes_all(b):
+            kernel.each(x, np.arange(len(output)), output)
+            self._add_directs(b, output)
+            return
+        output.fill(0.0)
         for state, after, components in self.wires.crossings(b):
             if self.mask is None:
                 output[components, after] += kernel.each(x[state][None], components)[:, 0]
@@ -214,7 +246,6 @@ class FlowSweep:
                 each = kernel.each(x[c, :, state], np.array([c]))[0]
                 output[c, after] += (self.wires.selectors[:, :, None] * each).sum(axis=0)
         self._add_directs(b, output)
-        return output
 
     def _inputs(self, b: int, written: Array) -> Array:
         """What reaches each reader of a block over open edges, (components, copies, states, n, d)."""
@@ -283,14 +314,15 @@ class _Fresh:
     written: Array
     rows: list[int] = field(default_factory=list)
 
-    def add(self, rows: Indices, written: Array) -> None:
-        """Add what some writers write."""
+    def room(self, rows: Indices) -> Array:
+        """Return where to put what some writers write, (rows, states, n, d)."""
         begin = len(self.rows)
         self.rows.extend(int(row) for row in rows)
         if len(self.rows) > len(self.written):
-            self.written = np.concatenate([self.written[:begin], written])
-        else:
-            self.written[begin : len(self.rows)] = written
+            self.written = np.concatenate(
+                [self.written[:begin], np.empty((len(rows), *self.written.shape[1:]))]
+            )
+        return self.written[begin : len(self.rows)]
 
     def meet(self, readers: Array, first: int, end: int) -> None:
         """Meet what is fresh with some readers."""

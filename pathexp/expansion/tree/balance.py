@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
 
 from ...answer import Check
 from ...graph import Array, everything, lengths
+from ...graph.kept_streams import fits
 from ..header import counted
-from ..tolerance import follow
+from ..tolerance import follow, following
 from .frontier import ROOT
 from .growth import Growth
 from .noise import allowed, final_noise
@@ -54,6 +56,25 @@ def _balances(growth: Growth, whole: float) -> Iterator[tuple[float, float, floa
         yield error, allowed(own, opening.noise, opening.values), max(size, abs(whole))
 
 
+def prepare(numbers: Numbers) -> None:
+    """Make the rows of the root, and find the noise of the stream and what all paths add, where the check needs them, beside them.
+
+    What blocks are made of is then made once for both. Nothing is done where streams are kept, or the sum is known.
+    """
+    walk = numbers.walk
+    if "total" in vars(walk) or fits(walk.graph) or not _reads_all(numbers) or numbers.words.count < 2:
+        return
+    beside = following(walk)
+    next(beside, None)
+    numbers.rows(numbers.words.root.group, beside)
+    deque(beside, maxlen=0)
+
+
+def _reads_all(numbers: Numbers) -> bool:
+    """Whether a tree is of all paths, and its target depends on all positions."""
+    return numbers.walk.query == everything and numbers.positions == numbers.graph.sizes[0]
+
+
 def root_deviation(numbers: Numbers) -> float:
     """Return the deviation of the rounding of the sum of all paths; of a verdict or a flow of these paths, what was found there."""
     return float(lengths(_final_noise(numbers) * lengths(numbers.reading)))
@@ -61,7 +82,7 @@ def root_deviation(numbers: Numbers) -> float:
 
 def _final_noise(numbers: Numbers) -> Array:
     walk = numbers.walk
-    if walk.query == everything and numbers.positions == walk.graph.sizes[0]:
+    if _reads_all(numbers):
         found = follow(walk)
         if found is not None:
             return found.depths[-1]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from ...graph import Array, BlockKernel, Component, Operator, ResidualGraph, Walk, lengths
+from ...graph import Array, Component, Operator, ResidualGraph, Walk, lengths
 from ...graph.along_positions import stays
 from ...graph.operators import act_at
 from .beginnings import Beginnings
@@ -26,6 +26,10 @@ from .spots import Choices, Group, Spot, Word
 
 MEMORY = 2**28
 """Bytes of fields that are kept for words that were opened; the others are made again when needed."""
+
+
+NOTHING: Iterator[object] = iter(())
+"""No other pass."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +64,22 @@ class Numbers(ABC):
 
     # Rows ----------------------------------------------------------------------------------------------
 
-    def rows(self, group: Group) -> Rows:
-        """What the choices of a group bring, in their order; kept."""
+    def rows(self, group: Group, beside: Iterator[object] = NOTHING) -> Rows:
+        """What the choices of a group bring, in their order; kept. A step of another pass over the blocks is taken `beside` each."""
         if group not in self._rows:
             choices = self.words.choices(group)
-            rows = Rows(
-                np.zeros((len(choices.labels), self.reading.size)),
-                np.zeros((len(choices.labels), self.positions)),
-            )
-            for where, made, noise in self._made(group, choices):
-                rows.values[where] = made.reshape(len(where), -1)
-                rows.noise[where] = noise
-            self._rows[group] = rows
+            values = np.zeros((len(choices.labels), *self.reading.shape))
+            noise = np.zeros(values.shape[:2])
+            for where, found in self._made(group, choices, values):
+                noise[where] = found
+                if choices.places[where[0]][0] >= 0:
+                    next(beside, None)
+            self._rows[group] = Rows(values.reshape(len(values), self.reading.size), noise)
         return self._rows[group]
 
     @abstractmethod
-    def _made(self, group: Group, choices: Choices) -> Iterable[tuple[Sequence[int], Array, Array]]:
-        """Rows by their places, (places, n, d), and their deviations, (places, n)."""
+    def _made(self, group: Group, choices: Choices, values: Array) -> Iterable[tuple[Sequence[int], Array]]:
+        """Put rows to their places among `values` (choices, n, d), and yield these and their deviations, (places, n)."""
 
     @abstractmethod
     def extras(self, spot: Spot) -> list[tuple[float, float]]:
@@ -106,13 +109,14 @@ class Numbers(ABC):
         before = np.stack([self.arriving(word) for word in words])
         component = self.graph.by_label[label]
         assert isinstance(component, Component), "what is passed is a component"
-        if stays(component.operator):
-            return self._in_place(component.operator, before)
         b = self.graph.places[label]
-        made: Array = self._kernel(b).each(
-            before, np.array([self.graph.blocks[b].components.index(component)])
-        )[0]
-        return made
+        index = self.graph.blocks[b].components.index(component)
+        found = self.graph.kernels.of_head(b, index)
+        if found is None and stays(component.operator):
+            return self._in_place(component.operator, before)
+        block, number = found or (self.graph.kernels[b], index)
+        read = block.transposed if self.ladder.backward else block
+        return np.asarray(read.each(before, np.array([number]))[0])
 
     def _in_place(self, operator: Operator, before: Array) -> Array:
         """Fields (K, n, d) through what moves nothing between positions; where they are zero, they stay so."""
@@ -131,10 +135,6 @@ class Numbers(ABC):
     @abstractmethod
     def depth(self, word: Word) -> int:
         """The depth at which a word meets the stream."""
-
-    @abstractmethod
-    def _kernel(self, b: int) -> BlockKernel:
-        """A block, read in the direction of the fields."""
 
     @abstractmethod
     def _last(self, word: Word) -> str:
@@ -160,6 +160,16 @@ class Numbers(ABC):
         while len(self._fields) * self.reading.nbytes > MEMORY and len(self._fields) > 1:
             self._fields.popitem(last=False)
         return made
+
+
+def written(values: Array, places: Sequence[int], make: Callable[[Array], Array]) -> Array:
+    """Return what `make` puts to an array (places, 1, n, d), kept at some places of `values`: straight there, if they are neighbors."""
+    first, last = places[0], places[-1] + 1
+    if list(places) == list(range(first, last)):
+        return make(values[first:last, None])[:, 0]
+    made = make(np.empty((len(places), 1, *values.shape[1:])))[:, 0]
+    values[list(places)] = made
+    return made
 
 
 def product(field: Array, value: Array) -> tuple[float, float]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from ...graph import Array, BlockKernel, Indices, Source, start_value
+from ...graph import Array, Indices, Source, start_value
 from .endings import Endings
 from .noise import outputs, rounding
-from .numbers import Numbers, product
+from .numbers import Numbers, product, written
 from .spots import Choices, Group, Spot, Word
 from .states import ByState, streams_by_depth
 
@@ -37,19 +37,20 @@ class PulledBack(Numbers):
         met = (streams[state] for state in sorted(group) if state in streams)
         return np.asarray(sum(met, np.zeros(self.reading.shape)))
 
-    def _made(self, group: Group, choices: Choices) -> Iterator[tuple[Sequence[int], Array, Array]]:
+    def _made(self, group: Group, choices: Choices, values: Array) -> Iterator[tuple[Sequence[int], Array]]:
         parts: dict[tuple[int, Group], list[int]] = {}
         for where, (b, index) in enumerate(choices.places):
             if b < 0:
                 value = self.graph.sources[index].value()[None, : self.positions]
-                yield [where], value, rounding(value)
+                values[where] = value[0]
+                yield [where], rounding(value)
             else:
                 parts.setdefault((b, choices.groups[where]), []).append(where)
         follows = self._is_one_stream(parts)
         for (b, before), places in parts.items():
             components = np.array([choices.places[where][1] for where in places])
-            made = self._outputs(b, before, group, components)
-            yield places, made, outputs(self.graph.kernels[b], self.stream(b, before), components, made)
+            made = written(values, places, partial(self._outputs, b, before, group, components))
+            yield places, outputs(self.graph.kernels[b], self.stream(b, before), components, made)
             if follows:
                 self._sum(b, before, made)
 
@@ -80,15 +81,15 @@ class PulledBack(Numbers):
         """Streams where one state is met, by depth, as sums of the rows before."""
         return {}
 
-    def _outputs(self, b: int, before: Group, after: Group, components: Indices) -> Array:
-        """What components of a block write, from the stream in some states and from constants inside: (C, n, d)."""
-        made = self.graph.kernels[b].each(self.stream(b, before)[None], components)[:, 0]
-        for output, c in zip(made, components, strict=True):
+    def _outputs(self, b: int, before: Group, after: Group, components: Indices, out: Array) -> Array:
+        """Put what components of a block write, from the stream in some states and from constants inside, to `out` (C, 1, n, d)."""
+        self.graph.kernels[b].each(self.stream(b, before)[None], components, out)
+        for output, c in zip(out[:, 0], components, strict=True):
             label = self.graph.blocks[b].components[c].label
             for source, state in self.words.into(label):
                 if state in after:
                     output += self.inside(source, label)
-        return made
+        return out
 
     def inside(self, source: str, label: str) -> Array:
         """What a constant brings to the output of the component that reads it, (n, d)."""
@@ -107,9 +108,6 @@ class PulledBack(Numbers):
 
     def depth(self, word: Word) -> int:
         return self.graph.places[word[0]] if len(word) > 1 else len(self.graph.blocks)
-
-    def _kernel(self, b: int) -> BlockKernel:
-        return self.graph.kernels[b].transposed
 
     def _last(self, word: Word) -> str:
         return word[0]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from ...graph import Array, BlockKernel, Source, lengths, start_value
+from ...graph import Array, Source, lengths, start_value
 from .beginnings import Beginnings
 from .noise import outputs, rounding
-from .numbers import Numbers, product
+from .numbers import Numbers, product, written
 from .spots import Child, Choices, Group, Spot, Word
 from .states import ByState, fields_by_depth
 
@@ -36,18 +36,19 @@ class PushedForward(Numbers):
             sum((pulled[state] for state in group if state in pulled), np.zeros(self.reading.shape))
         )
 
-    def _made(self, group: Group, choices: Choices) -> Iterator[tuple[Sequence[int], Array, Array]]:
+    def _made(self, group: Group, choices: Choices, values: Array) -> Iterator[tuple[Sequence[int], Array]]:
         parts: dict[tuple[int, Group], list[int]] = {}
         for where, (b, _) in enumerate(choices.places):
             if b < 0:
-                yield [where], self.reading[None], rounding(self.reading)
+                values[where] = self.reading
+                yield [where], rounding(self.reading)
             else:
                 parts.setdefault((b, choices.groups[where]), []).append(where)
         for (b, after), places in parts.items():
             components = np.array([choices.places[where][1] for where in places])
             block, covector = self.graph.kernels[b].transposed, self.covector(b + 1, after)
-            made = block.each(covector[None], components)[:, 0]
-            yield places, made, outputs(block, covector, components, made)
+            made = written(values, places, partial(block.each, covector[None], components))
+            yield places, outputs(block, covector, components, made)
 
     def extras(self, spot: Spot) -> list[tuple[float, float]]:
         return [self._value(spot.word, child) for child in self.words.extras(spot)]
@@ -69,9 +70,6 @@ class PushedForward(Numbers):
             return self.graph.places[word[-1]] + 1
         source = self.graph.by_label[word[0]] if word else None
         return (source.depth or 0) if isinstance(source, Source) else 0
-
-    def _kernel(self, b: int) -> BlockKernel:
-        return self.graph.kernels[b]
 
     def _last(self, word: Word) -> str:
         return word[-1]

@@ -221,6 +221,14 @@ def _add(number: int) -> str:
     return "adds" if number == 1 else "add"
 
 
+def numbers_of(walk: Walk, target: Target, direction: Direction) -> Numbers:
+    """Return the numbers of a tree of a walk's paths toward a target."""
+    field = on_stream(target, walk.graph)
+    reading = field[: positions_needed(walk, field)]
+    straight = {word[0]: value for value, word in straight_values(walk, target)}
+    return (PulledBack if direction == "back" else PushedForward)(walk, reading, straight)
+
+
 def tree_of(
     walk: Walk,
     target: Target,
@@ -228,12 +236,13 @@ def tree_of(
     direction: Direction,
     limits: Limits,
     progress: Progress | None = None,
+    numbers: Numbers | None = None,
 ) -> Tree:
-    """Return the tree of a walk's paths toward a target, grown to its limits; `value` is what they add in all."""
-    field = on_stream(target, walk.graph)
-    reading = field[: positions_needed(walk, field)]
-    straight = {word[0]: value for value, word in straight_values(walk, target)}
-    numbers: Numbers = (PulledBack if direction == "back" else PushedForward)(walk, reading, straight)
+    """Return the tree of a walk's paths toward a target, grown to its limits; `value` is what they add in all.
+
+    `numbers` are those of the target and direction, if they are there already.
+    """
+    numbers = numbers or numbers_of(walk, target, direction)
     growth = Growth(numbers)
     return grown(Tree(growth, target, direction, value, numbers.words.count, ""), limits, progress)
 
