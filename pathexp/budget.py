@@ -173,19 +173,27 @@ def memory_of(value: object) -> Iterator[tuple[int, int]]:
     >>> sum(dict(memory_of((whole, {"a": [whole[:2], np.ones(2)]}))).values())
     40
     """
-    if isinstance(value, np.ndarray):
-        while isinstance(value.base, np.ndarray):
-            value = value.base
-        yield id(value), value.nbytes
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from memory_of(part)
-    elif isinstance(value, dict | MappingProxyType):
-        for part in value.values():
-            yield from memory_of(part)
-    elif parts := getattr(type(value), "__dataclass_fields__", None):
-        for name in parts:
-            yield from memory_of(getattr(value, name, None))
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if value is None or type(value) in _PLAIN:
+            continue
+        if isinstance(value, np.ndarray):
+            while isinstance(value.base, np.ndarray):
+                value = value.base
+            yield id(value), value.nbytes
+        elif isinstance(value, _SEQUENCES):
+            waiting.extend(reversed(value))
+        elif isinstance(value, _MAPPINGS):
+            waiting.extend([*value.values()][::-1])
+        elif parts := getattr(type(value), "__dataclass_fields__", None):
+            waiting.extend(getattr(value, name, None) for name in reversed(parts))
+
+
+_PLAIN = frozenset((bool, int, float, str, bytes))
+"""Kinds of values that hold no array: most of what is looked at."""
+
+_SEQUENCES, _MAPPINGS = (tuple, list), (dict, MappingProxyType)
 
 
 _UNITS: Mapping[str, float] = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 2**10, "mi": 2**20, "gi": 2**30}

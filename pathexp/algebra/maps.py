@@ -16,6 +16,7 @@ from typing import Any, final, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from ..budget import BUFFERS
 from ..errors import SpaceError, WeightsError
 from ..read_only import restore
 from . import operations
@@ -207,7 +208,9 @@ class Dense(LinearMap):
 
     def transpose(self) -> Dense:
         name = self.name and (self.name[:-1] if self.name.endswith("ᵀ") else f"{self.name}ᵀ")
-        return Dense(self.array.T, self.source, self.target, name, dtype=self.array.dtype)
+        made = object.__new__(Dense)  # its numbers were looked at when this map was made
+        vars(made).update(array=self.array.T, target=self.source, source=self.target, name=name)
+        return made
 
     @property
     def formula(self) -> str:
@@ -243,8 +246,10 @@ class Diagonal(LinearMap):
         object.__setattr__(self, "values", checked(self.values, (self.space.size,), what, dtype))
 
     def apply(self, x: ArrayLike) -> Array:
-        product: Array = self._taken(x) * self.values
-        return product
+        taken = self._taken(x)
+        if taken.dtype != np.float64 or self.values.dtype != np.float64:
+            return np.asarray(taken * self.values)
+        return np.multiply(taken, self.values, out=BUFFERS.array(taken.shape))
 
     def transpose(self) -> Diagonal:
         return self
