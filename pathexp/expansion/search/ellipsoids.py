@@ -13,7 +13,7 @@ import numpy as np
 from ...graph import Action, Array, Gate, Operator, Parallel, is_local, word_map
 from ...workers import for_each
 from .rounding import gamma
-from .unions import PAD, PANEL, union
+from .unions import PAD, PANEL, kind, union
 
 SLIVER = 1e-8
 """The share of a set's mean square that is added in every direction, so that P has an inverse."""
@@ -26,11 +26,15 @@ def mean_square(shape: Array) -> Array:
 
 def thickened(shape: Array, floor: Array | float = 0.0) -> Array:
     """Ellipsoids with a sliver of the identity added, at least `floor` thick."""
-    least = max(SLIVER, 4 * shape.shape[-1] * gamma(shape.shape[-1]))
-    sliver = least * np.maximum(mean_square(shape), floor) + np.finfo(np.float64).tiny * 1e50
     thick = shape.copy()
-    np.einsum("...ii->...i", thick)[...] += np.asarray(sliver)[..., None]
+    np.einsum("...ii->...i", thick)[...] += _sliver(shape, floor)[..., None]
     return thick
+
+
+def _sliver(shape: Array, floor: Array | float) -> Array:
+    """What is added in every direction to ellipsoids that are at least `floor` thick."""
+    least = max(SLIVER, 4 * shape.shape[-1] * gamma(shape.shape[-1]))
+    return np.asarray(least * np.maximum(mean_square(shape), floor) + np.finfo(np.float64).tiny * 1e50)
 
 
 def padded(shape: Array, off: Array | float, terms: int) -> Array:
@@ -39,10 +43,18 @@ def padded(shape: Array, off: Array | float, terms: int) -> Array:
     (B + Δ)(B + Δ)ᵀ ⪯ (1 + t) B Bᵀ + (1 + 1/t) ‖Δ‖² for any t; here t is `PAD`. The rounding of sums of so many terms,
     γ of the trace, is added as well.
     """
-    room = 2 / PAD * np.square(off) + 2 * gamma(terms) * np.trace(shape, axis1=-2, axis2=-1)
-    wide = shape * (1 + 4 * PAD)
-    np.einsum("...ii->...i", wide)[...] += np.asarray(room)[..., None]
+    wide = shape * PADDED
+    np.einsum("...ii->...i", wide)[...] += _room(shape, off, terms)[..., None]
     return wide
+
+
+PADDED = 1 + 4 * PAD
+"""By what padded ellipsoids are multiplied."""
+
+
+def _room(shape: Array, off: Array | float, terms: int) -> Array:
+    """What is added in every direction to padded ellipsoids."""
+    return np.asarray(2 / PAD * np.square(off) + 2 * gamma(terms) * np.trace(shape, axis1=-2, axis2=-1))
 
 
 def factor(shape: Array) -> Array:
@@ -136,27 +148,41 @@ def united(
     if not parts:
         return shape
     blurred = [np.zeros(len(shape))] * len(parts) if not len(off) else list(off)
-    order = sorted(
-        range(len(parts)), key=lambda at: (parts[at].shape[-1] == 1, -float(np.vdot(parts[at], parts[at])))
-    )
+    squares = _squares(parts)
+    order = sorted(range(len(parts)), key=lambda at: (kind(parts[at]), -float(squares[at].sum())))
     parts, blur = [parts[at] for at in order], np.stack([blurred[at] for at in order])
-    floor = np.max([np.einsum("ndr,ndr->n", part, part) for part in parts], axis=0) / shape.shape[-1]
+    floor = squares.max(axis=0) / shape.shape[-1]
     if np.any(floor > mean_square(shape)):
         known = None
     share, room = loosened(blur, np.maximum(mean_square(shape), floor))
     grown = np.empty_like(shape)
 
     def work(at: int) -> None:
-        ball = thickened(shape[at], 0.0 if known is not None else floor[at])
-        triangle = np.asarray(np.linalg.cholesky(ball) if known is None else known[at])
+        least = 0.0 if known is not None else float(floor[at])
+        triangle = np.asarray(np.linalg.cholesky(thickened(shape[at], least)) if known is None else known[at])
         added = union(triangle, [part[at] * share[place, at] for place, part in enumerate(parts)])
-        ball += added.columns @ added.columns.T
-        terms = len(ball) + added.columns.shape[1]
-        grown[at] = added.growth * padded(ball, 2 * added.off, terms)
-        np.einsum("ii->i", grown[at])[...] += room[at]
+        ball, terms = grown[at], len(shape[at]) + added.columns.shape[1]
+        diagonal = np.einsum("ii->i", ball)
+        np.matmul(added.columns, added.columns.T, out=ball)
+        ball += shape[at]
+        diagonal += _sliver(shape[at], least)
+        wide = _room(ball, 2 * added.off, terms)
+        ball *= added.growth * PADDED
+        diagonal += added.growth * wide + room[at]
 
     for_each(work, len(shape))
     return grown
+
+
+def _squares(parts: Sequence[Array]) -> Array:
+    """Squares of the Frobenius norms of parts (n, d, r): (P, n)."""
+    found = np.empty((len(parts), len(parts[0])))
+
+    def work(at: int) -> None:
+        np.einsum("ndr,ndr->n", parts[at], parts[at], out=found[at])
+
+    for_each(work, len(parts))
+    return found
 
 
 FAINT = 1e-7

@@ -2,14 +2,17 @@
 
 The union of the unit ball with X Xᵀ needs the eigenvectors of X Xᵀ with eigenvalues above 1, few of many. Any guess U, s of
 them makes N = I + U (s − 1) Uᵀ, and N grown by 1 + a holds X Xᵀ wherever (1 + a) N − X Xᵀ has a Cholesky factor. The guess
-comes from a random subspace that X Xᵀ has been applied to three times, the last one in double precision (Halko,
-Martinsson, Tropp 2011, §4.5), at a quarter of the cost of all eigenvectors; where no small growth is certain there is no shell.
+comes from a random subspace that X Xᵀ has been applied to three times in single precision (Halko, Martinsson, Tropp 2011,
+§4.5), at a quarter of the cost of all eigenvectors. Where axes differ in size by more than single precision can hold, the subspace
+is made orthonormal and X Xᵀ applied once more in double; where no small growth is certain then, there is no shell.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,23 +46,33 @@ def enclosing(part: Array) -> Shell | None:
     square = float(np.vdot(part, part)) * (1 + 1e-9)
     if not 0 < square < np.inf:
         return None
-    found, axes = _ritz(gram, square)
-    for more in GROWTHS:
-        grown = found * (1 + more)
-        over = grown > 1
-        columns = axes[:, over] * np.sqrt(grown[over] - 1)
-        if holds(columns, 1 + more, gram, square, part.shape[1]):
-            return Shell(axes[:, over], grown[over], columns, 1 + more)
+    for guess in _guesses(gram, square):
+        for more in GROWTHS:
+            grown = guess.values * (1 + more)
+            over = grown > 1
+            columns = guess.axes[:, over] * np.sqrt(grown[over] - 1)
+            if holds(columns, 1 + more, gram, square, part.shape[1]):
+                return Shell(guess.axes[:, over], grown[over], columns, 1 + more)
     return None
 
 
-def _ritz(gram: Array, square: float) -> tuple[Array, Array]:
+class _Guess(NamedTuple):
     """Guesses of the largest eigenvalues (m,) and their eigenvectors (d, m)."""
-    single = (gram / square).astype(np.float32)
-    basis = np.asarray(np.linalg.qr((single @ (single @ (single @ _start(len(gram))))).astype(np.float64))[0])
-    small = basis.T @ (gram @ basis)
-    values, vectors = np.linalg.eigh(small)
-    return np.asarray(values), np.asarray(basis @ vectors)
+
+    values: Array
+    axes: Array
+
+
+def _guesses(gram: Array, square: float) -> Iterator[_Guess]:
+    """Yield guesses, the second after one more product in double precision."""
+    single = np.empty(gram.shape, dtype=np.float32)
+    np.multiply(gram, 1 / square, out=single, casting="unsafe")
+    applied: Array = (single @ (single @ (single @ _start(len(gram))))).astype(np.float64)
+    for _ in range(2):
+        basis = np.asarray(np.linalg.qr(applied)[0])
+        applied = gram @ basis
+        values, vectors = np.linalg.eigh(basis.T @ applied)
+        yield _Guess(np.asarray(values), np.asarray(basis @ vectors))
 
 
 @cache
@@ -76,11 +89,14 @@ def holds(columns: Array, growth: float, gram: Array, square: float, width: int)
     Rump 2006), and how far the computed difference is from the exact one is bounded as well: both are taken off first.
     """
     size = len(gram)
-    rest = growth * (columns @ columns.T) - gram
-    rest[np.diag_indices(size)] += growth
+    rest = columns @ columns.T
+    rest *= growth
+    rest -= gram
+    diagonal = np.einsum("ii->i", rest)
+    diagonal += growth
     around = growth * (1 + float(np.vdot(columns, columns))) + square
     lost = gamma(max(width, columns.shape[1]) + 8) * around
-    rest[np.diag_indices(size)] -= 2 * (lost + gamma(size + 2) * (float(np.trace(rest)) + lost))
+    diagonal -= 2 * (lost + gamma(size + 2) * (float(diagonal.sum()) + lost))
     try:
         return bool(np.isfinite(np.linalg.cholesky(rest)).all())
     except np.linalg.LinAlgError:

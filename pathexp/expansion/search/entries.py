@@ -99,6 +99,7 @@ def all_entries(layout: Layout, room: int | None = None) -> Iterator[Entries]:
     room = room_for(layout) if room is None else room
     front = _starting(layout, 0)
     for b, skip in enumerate(layout.skips):
+        layout.prepare(b)
         readings = _read(layout, b, front.streams)
         off = {single.index: _off(layout, b, single.index, front) for single in layout.singles[b]}
         listed = _largest(_sizes(layout, b, front, readings), room)

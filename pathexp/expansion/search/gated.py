@@ -29,7 +29,7 @@ def gated_norms(operator: Operator, size: tuple[int, int]) -> Array | None:
     inner = np.asarray(gate.numbers()) if isinstance(gate, Gate) else np.zeros(0)
     for part in (*writers, *readers):
         inner = inner * _scales(part, n)
-    write, read = _features(writers, np.eye(inner.shape[1])), _features(readers, np.eye(d))
+    write, read = _features(writers, inner.shape[1]), _features(readers, d)
     scale, (inner, write, read) = _scaled(inner, write, read)
     square = np.einsum("nf,nf->n", inner @ ((write @ write.T) * (read.T @ read)), inner)
     most = np.abs(inner) @ (lengths(write) * lengths(read.T))
@@ -45,11 +45,15 @@ def _scaled(*arrays: Array) -> tuple[float, list[Array]]:
     return whole, [array / scale for array, scale in zip(arrays, scales, strict=True)]
 
 
-def _features(parts: Sequence[Part], rows: Array) -> Array:
-    """Rows through the feature words of steps, the last first."""
-    for part in reversed(parts):
-        if isinstance(part, Step) and (feature := word_map(part.feature)) is not None:
-            rows = feature.apply(rows)
+def _features(parts: Sequence[Part], width: int) -> Array:
+    """What the feature words of steps make of each of so many unit vectors, the last word first."""
+    found = [word_map(part.feature) for part in parts if isinstance(part, Step)]
+    words = [word for word in found if word is not None]
+    if not words:
+        return np.eye(width)
+    rows = words.pop().dense(max_entries=2**31).T
+    for word in reversed(words):
+        rows = word.apply(rows)
     return rows
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...budget import BUDGET
-from ...graph import Array, Indices, Operator, Step, Walk
+from ...graph import Array, Indices, Operator, Step, Walk, cost
 from ...graph.stack import Stack
-from ...workers import for_each
+from ...workers import each, for_each
 from .rounding import finite, gamma, largest, lengths, powers
 from .single import MATRICES, Single
 from .sizes import additions, frobenius, is_zero, spread, underflow
@@ -205,6 +205,9 @@ def _feature_size(operator: Operator) -> float:
     return float(spread((Step((), step.feature),), np.ones(1))[0])
 
 
+AHEAD = 4
+"""How many blocks' norms are found at once."""
+
 _STABLE = 1e6
 """Up to this condition number a reader is made orthonormal through its Gram matrix."""
 
@@ -247,6 +250,21 @@ class Layout:
             tuple(Single.of(index, operator, self.size, share) for index, operator in kernel.single)
             for kernel in kernels
         )
+
+    def prepare(self, b: int) -> None:
+        """Find the norms that `carry` asks for, those of `AHEAD` blocks side by side, once for all of them."""
+        some = range(b, min(b + AHEAD, len(self.skips)) if b % AHEAD == 0 else b)
+        heads, singles = self.heads, self.singles
+
+        def work(at: int) -> None:
+            for single in singles[some[at]]:
+                if not single.dense:
+                    single.carry(np.zeros(self.size[0]))
+            for stack in heads[some[at]]:
+                _ = stack.growth
+
+        width = self.size[1]
+        each(work, len(some), width * sum(cost(single.operator) for at in some for single in singles[at]))
 
     def carry(self, b: int, component: int, off: Array) -> Array:
         """How long what a component of block b makes of any vectors (..., n) long can be, at most."""

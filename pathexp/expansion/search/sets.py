@@ -117,7 +117,13 @@ class Reached:
         """What a head writes of values B (n, r, r)."""
         write, width = heads.write[row], heads.width
         rounding = 2 * gamma(width) * frobenius(write) * around(values)
-        return Image(write @ values, rounding + heads.lost[row] * (heads.amounts[row] @ self.longest))
+        found = np.empty((len(values), *write.shape))
+
+        def work(at: int) -> None:
+            np.matmul(write, values[at], out=found[at])
+
+        for_each(work, len(values))
+        return Image(found, rounding + heads.lost[row] * (heads.amounts[row] @ self.longest))
 
     def _unlisted(self, here: Array, component: int) -> Array:
         """What a head reads of some entries; 0 where what it writes of them is an entry itself."""
@@ -163,16 +169,18 @@ def around(factors: Array) -> Array:
 
 
 def _at_values(heads: Heads, triangles: Array) -> Array:
-    count, r, d = heads.read.shape
+    """Sets as the heads' values; those that read alike see the same."""
+    readers = heads.readers
+    count, r, d = readers.shape
     found = np.empty((count, len(triangles), r, r))
 
     def work(at: int) -> None:
-        half = times_triangle(heads.read.reshape(-1, d), triangles[at]).reshape(count, r, d)
+        half = times_triangle(readers.reshape(-1, d), triangles[at]).reshape(count, r, d)
         found[:, at] = half @ half.transpose(0, 2, 1)
 
     for_each(work, len(triangles))
     off = 2 * gamma(d) * r**0.5 * heads.stretch * around(triangles)
-    return padded(found, off, d)
+    return padded(found, off, d)[heads.reader]
 
 
 def _image(single: Single, triangles: Array) -> Array:

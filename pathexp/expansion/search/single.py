@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from ...graph import Array, Gate, Indices, Operator, Part, Step, cost, is_local, pull, push, word_map
-from ...workers import for_each
-from .fields import Fields
+from ...workers import each, for_each
+from .fields import ROWS, Fields
 from .gated import gated_norms
 from .rounding import finite, gamma, lengths
 from .sizes import lost, magnitude, tight
@@ -108,7 +108,7 @@ class Single:
     def push(self, x: Array) -> Array:
         """What the component makes of streams (E, n, d)."""
         if not self.dense:
-            return push(self.operator, x)
+            return self._pushed(x)
         found = np.empty_like(x)
 
         def work(at: int) -> None:
@@ -117,6 +117,18 @@ class Single:
         _ = self.matrices
         for_each(work, self.size[0])
         return found
+
+    def _pushed(self, x: Array) -> Array:
+        """What the component makes of streams, some of them at a time: shared out where that is much."""
+        some = max(1, ROWS // self.size[0])
+        starts = range(0, len(x), some)
+        parts = [np.zeros(0)] * len(starts)
+
+        def work(at: int) -> None:
+            parts[at] = push(self.operator, x[starts[at] : starts[at] + some])
+
+        each(work, len(starts), len(x) * self.size[0] * cost(self.operator))
+        return np.concatenate(parts) if parts else push(self.operator, x)
 
     def pull(self, fields: Fields) -> Fields:
         """Covectors on what it writes as covectors on what it reads."""

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
 from ...graph import Array
 from .enclosing import Shell, enclosing
-from .rounding import gamma
+from .rounding import gamma, largest
 
 WIDE = 256
 """From how many columns on a part is enclosed by a shell (`enclosing`) instead of by all of its axes."""
 
-PANEL = 64
+PANEL = 48
 """How many rows of a triangle are worked on at once."""
 
 PAD = 2.0**-18
@@ -36,57 +37,80 @@ class Union:
     off: float
 
 
+def kind(part: Array) -> int:
+    """Return in which order parts go in: the wide ones first, as only what comes first is enclosed by a shell, single points last."""
+    width = part.shape[-1]
+    return 0 if width >= WIDE else 2 if width == 1 else 1
+
+
 def union(triangle: Array, parts: Sequence[Array]) -> Union:
-    """The union of L Lᵀ, L (d, d), and every part B (d, r)."""
+    """The union of L Lᵀ, L (d, d), and every part B (d, r).
+
+    A wide part is enclosed by a shell only while nothing has been turned: a shell's columns are in the coordinates it was
+    guessed in. All others grow by combinations of their own columns, wherever those are.
+    """
     rounded, off = solved(triangle, np.concatenate(parts, axis=-1))
-    grown, growth = [], 1.0
+    squares = np.einsum("dr,dr->r", rounded, rounded)
+    grown, growth, turned = [], 1.0, False
     for part in parts:
         width = part.shape[-1]
-        added, rounded = _taken(triangle, part, np.ascontiguousarray(rounded[:, :width]), rounded[:, width:])
+        first, rounded = np.ascontiguousarray(rounded[:, :width]), rounded[:, width:]
+        squares = squares[width:]
+        around = 2 * sqrt(float(squares.sum()))
+        shell = enclosing(first) if width >= WIDE and not turned and not np.vdot(first, first) <= 1 else None
+        if shell is None:
+            added = _by_axes(part, first, rounded, around)
+        else:
+            added = _by_shell(triangle, shell, rounded, around)
+        turned = turned or added.columns.shape[1] > 0
         grown.append(added.columns)
         growth, off = growth * added.growth, off + added.off
     return Union(np.concatenate(grown, axis=-1), growth, off)
 
 
-def _taken(triangle: Array, part: Array, first: Array, rest: Array) -> tuple[Union, Array]:
-    """What a part B adds, `first` X with B = L X; and what comes after it, in coordinates in which the union is a ball."""
-    if np.vdot(first, first) <= 1:
-        return Union(np.zeros((len(part), 0)), 1 + PAD, 0.0), rest
-    if part.shape[-1] >= WIDE and (shell := enclosing(first)) is not None:
-        return _by_shell(triangle, shell, rest)
-    return _by_axes(part, first, rest)
-
-
-def _by_shell(triangle: Array, shell: Shell, rest: Array) -> tuple[Union, Array]:
-    """The columns of a shell, whatever part it was made for."""
+def _by_shell(triangle: Array, shell: Shell, rest: Array, around: float) -> Union:
+    """The columns of a shell, in the coordinates of the set that all started from."""
     apart = shell.axes.T @ shell.axes
     apart[np.diag_indices(len(apart))] -= 1.0
-    turned, lost = _turned(shell.axes, shell.sizes, rest)
+    lost = _turn(shell.axes, shell.sizes, rest, around)
     growth = shell.growth * _over(1.0, _bent(apart, shell.sizes, len(triangle))) * lost
     off = gamma(len(triangle)) * _size(triangle) * _size(shell.columns)
-    return Union(triangle @ shell.columns, growth, off), turned
+    return Union(triangle @ shell.columns, growth, off)
 
 
-def _by_axes(part: Array, first: Array, rest: Array) -> tuple[Union, Array]:
-    """Combinations of a part's own columns, along its axes that exceed the ball."""
-    sizes, vectors = np.linalg.eigh(first.T @ first)
+def _by_axes(part: Array, first: Array, rest: Array, around: float) -> Union:
+    """Combinations of a part's own columns, along its axes that exceed the ball: of B, where `first` is what B = L X is by now."""
+    if np.vdot(first, first) <= 1:
+        return _nothing(part)
+    gram = first.T @ first
+    if 1 < len(gram) < WIDE and largest(gram) + gamma(len(part)) * np.trace(gram) <= 1:
+        return _nothing(part)
+    sizes, vectors = np.linalg.eigh(gram)
     over = sizes > 1
     axes = first @ (vectors / np.sqrt(np.maximum(sizes, 1)))
     growth = _growth(first, sizes, vectors, axes)
     sizes, vectors, axes = sizes[over], vectors[:, over], axes[:, over]
     chosen = vectors * np.sqrt(1 - 1 / sizes)
-    turned, lost = _turned(axes, sizes, rest)
+    lost = _turn(axes, sizes, rest, around)
     off = gamma(len(part)) * part.shape[-1] ** 0.5 * _size(part)
-    return Union(part @ chosen, growth * lost, off), turned
+    return Union(part @ chosen, growth * lost, off)
 
 
-def _turned(axes: Array, sizes: Array, rest: Array) -> tuple[Array, float]:
-    """Later parts where the ball grown along axes (d, m) to `sizes` is a ball again, and by how much to grow for rounding."""
+def _nothing(part: Array) -> Union:
+    """What a part adds that is inside already."""
+    return Union(np.zeros((len(part), 0)), 1 + PAD, 0.0)
+
+
+def _turn(axes: Array, sizes: Array, rest: Array, around: float) -> float:
+    """Bring later parts, in place, to where the ball grown along axes (d, m) to `sizes` is a ball again.
+
+    Returns by how much to grow for rounding. No part gets longer by it: all of them are at most `around` long, in norm.
+    """
     if not rest.shape[-1] or not len(sizes):
-        return rest, 1.0
+        return 1.0
     along = (1 - 1 / np.sqrt(sizes))[:, None] * (axes.T @ rest)
-    lost = 2 * gamma(len(axes) + len(sizes)) * (1 + float(np.vdot(axes, axes))) * float(np.linalg.norm(rest))
-    return rest - axes @ along, _made_up(lost)
+    rest -= axes @ along
+    return _made_up(2 * gamma(len(axes) + len(sizes)) * (1 + float(np.vdot(axes, axes))) * around)
 
 
 def _growth(first: Array, sizes: Array, vectors: Array, axes: Array) -> float:
@@ -111,7 +135,7 @@ def _bent(apart: Array, sizes: Array, d: int) -> float:
 
 
 def _size(matrix: Array) -> float:
-    return float(np.linalg.norm(matrix))
+    return sqrt(float(np.vdot(matrix, matrix)))
 
 
 def _over(size: float, lost: float) -> float:
@@ -131,21 +155,23 @@ def solved(triangle: Array, columns: Array) -> tuple[Array, float]:
 
     Panel by panel: products, and small inverses.
     """
-    found, squares = np.empty_like(columns), 0.0
+    found, squares, before = np.empty_like(columns), 0.0, 0.0
     for at in range(0, len(triangle), PANEL):
         rows = slice(at, at + PANEL)
-        rest = columns[rows] - triangle[rows, :at] @ found[:at]
-        corner = triangle[rows, rows]
+        left, corner = triangle[rows, :at], triangle[rows, rows]
+        rest = columns[rows] - left @ found[:at]
         inverse = np.asarray(np.linalg.inv(corner), dtype=np.float64)
         found[rows] = inverse @ rest
-        off = _residual(corner, inverse, rest, triangle[rows, :at], found[:at], columns[rows])
+        subtracting = gamma(at + 2) * (_size(left) * sqrt(before) + _size(columns[rows]))
+        off = _solving(corner, inverse) * _size(rest) + subtracting
         squares += off * off
-    return found, float(np.sqrt(squares)) * (1 + 1e-9)
+        before += float(np.vdot(found[rows], found[rows]))
+    return found, sqrt(squares) * (1 + 1e-9)
 
 
-def _residual(corner: Array, inverse: Array, rest: Array, left: Array, found: Array, columns: Array) -> float:
-    """How far one panel's rows of L X are from those of B, at most."""
+def _solving(corner: Array, inverse: Array) -> float:
+    """How far L (L⁻¹ b) is from b at most, for a corner and its computed inverse, as a share of b."""
     wide = len(corner)
-    around = _size(corner) * _size(inverse)
-    solving = (_size(corner @ inverse - np.eye(wide)) + 2 * gamma(2 * wide) * around) * _size(rest)
-    return float(solving + gamma(left.shape[1] + 2) * (_size(left) * _size(found) + _size(columns)))
+    apart = corner @ inverse
+    apart[np.diag_indices(wide)] -= 1.0
+    return _size(apart) + 2 * gamma(2 * wide) * _size(corner) * _size(inverse)
