@@ -65,7 +65,7 @@ def without_errors(text):
     return [line for line in text.splitlines() if "e-1" not in line]
 
 
-@pytest.mark.parametrize("name", ["verify", "tree", "flow", "lens", "attribution"])
+@pytest.mark.parametrize("name", ["verify", "tree", "flow", "lens", "attribution", "list"])
 def test_a_stored_table_is_never_whole(name, blocks, monkeypatch):
     model = MODELS["rmsnorm"]
     W_U = model.weights.W_U
