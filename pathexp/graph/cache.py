@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from ..turns import Turns
+
 Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 
@@ -29,16 +31,19 @@ class WeakCache(Generic[Owner, Value]):
 
     def __init__(self) -> None:
         self._values: WeakKeyDictionary[object, dict[Hashable, Value]] = WeakKeyDictionary()
+        self._making = Turns()
 
     def __len__(self) -> int:
         """How many owners are alive."""
         return len(self._values)
 
     def get(self, owner: Owner, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of an owner and a key, made if there is none yet."""
+        """Return the value of an owner and a key, made if there is none yet; what another thread makes just now is waited for."""
         values = self._values.setdefault(owner, {})
         if key not in values:
-            values[key] = make()
+            with self._making.alone((id(owner), key)):
+                if key not in values:
+                    values[key] = make()
         return values[key]
 
     def find(self, owner: Owner, key: Hashable) -> Value | None:

@@ -22,7 +22,7 @@ from ...expansion.header import model_facts
 from ...graph.rescaled import rescaled, scales
 from ...model import Model
 from ...model.model import check_model
-from ...workers import own_workers
+from ...workers import in_turn, own_workers
 from .diagonal import share_on_diagonal
 from .head import Head, every_head
 from .spectrum import Spectrum, turned_spectrum
@@ -208,7 +208,7 @@ def copying(model: Model) -> Copying:
     """
     check_model(model, "copying")
     with own_workers():  # spectra of d_head numbers
-        return Copying(model, tuple(_copying(each) for each in every_head(model)))
+        return Copying(model, tuple(found for _, found in in_turn(_copying, every_head(model))))
 
 
 def has_qk(head: Head) -> bool:

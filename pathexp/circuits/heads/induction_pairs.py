@@ -21,7 +21,7 @@ from ...graph.latents import refuse_keys
 from ...labels import head_label
 from ...model import Model
 from ...model.model import check_model
-from ...workers import own_workers
+from ...workers import in_turn, own_workers
 from .copying import ov_spectrum
 from .diagonal import WHOLE
 from .head import Head, every_head
@@ -123,6 +123,8 @@ def induction_pairs(model: Model, positions: int = 64) -> tuple[InductionPair, .
     weights = _Weights(model, min(positions, model.config.n_ctx))
     every = list(every_head(model))
     with own_workers():  # spectra of d_head numbers
+        for _ in in_turn(weights.copying, every):
+            pass
         return tuple(
             weights.pair(late, early) for late in every for early in every if early.layer < late.layer
         )

@@ -130,6 +130,7 @@ def induction_score(
         texts.question(makers.question(queries, seed)),
         most=checked_runs(runs),
         limits=limits,
+        together=True,
     )
     return _score(makers, found, texts, queries)
 
@@ -157,7 +158,12 @@ def induction_scores(
 
     question = f"induction scores of {', '.join(makers.head for makers in heads)}, {queries} queries, random seed {texts.seed},"
     found = accumulate(
-        texts.random(), measure, texts.question(question), most=checked_runs(runs), limits=limits
+        texts.random(),
+        measure,
+        texts.question(question),
+        most=checked_runs(runs),
+        limits=limits,
+        together=True,
     )
     return tuple(_score(makers, _only(found, makers, texts, queries), texts, queries) for makers in heads)
 

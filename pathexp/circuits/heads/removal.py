@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import sqrt
 
@@ -13,6 +14,7 @@ from ...graph import Array
 from ...labels import read_label
 from ...model.continued import ContinuedRuns, logits_of_rows, without_result
 from ...model.softmax import log_softmax
+from ...workers import in_turn
 from .repeated_tokens import RepeatedRun, RepeatedTokens
 
 
@@ -33,7 +35,7 @@ def removals(texts: RepeatedTokens, heads: Iterable[str], runs: int) -> tuple[Re
     """Return what removing each of some heads costs, live: its output set to zero, all behind it computed anew.
 
     Of texts of the longest length; the standard error is over queries. Heads that share their work each cost little alone.
-    Cost: one forward pass a head and text.
+    Cost: one forward pass a head and text, as many at a time as there are cores.
 
     >>> import pathexp as px
     >>> found = removals(RepeatedTokens(px.induction_model(), 8), ["L1H0"], 1)
@@ -44,8 +46,8 @@ def removals(texts: RepeatedTokens, heads: Iterable[str], runs: int) -> tuple[Re
     falls: dict[str, list[Array]] = {label: [] for label in wanted}
     for copy in islice(texts.random(), runs if wanted else 0):
         run = texts.run(copy)
-        for label in wanted:
-            falls[label].append(_fall(run, label))
+        for label, fall in in_turn(partial(_fall, run), wanted):
+            falls[label].append(fall)
     return tuple(_summed(label, np.concatenate(found)) for label, found in falls.items() if found)
 
 

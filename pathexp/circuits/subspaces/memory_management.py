@@ -27,7 +27,7 @@ from ...graph.ports import Ports
 from ...labels import mlp_label, neuron_label
 from ...model import Model
 from ...model.model import check_model
-from ...workers import own_workers
+from ...workers import in_turn, own_workers
 from ..composition.head_sides import HeadSides
 from ..corpus.corpus import Corpus, Source
 from ..corpus.limits import NO_LIMITS, Limits
@@ -184,7 +184,7 @@ def _heads(model: Model) -> Iterator[Erasure]:
         return
     heads = HeadSides(ports)
     mlps = [label for layer in range(c.n_layers) for label in mlp_labels(c, layer)]
-    bases = {label: written_basis(ports.writer(label)) for label in ("E", *heads.names, *mlps)}
+    bases = dict(in_turn(lambda label: written_basis(ports.writer(label)), ("E", *heads.names, *mlps)))
     shares = given_back(heads.outputs, np.repeat(heads.values, heads.group, axis=0), bases)
     reads = [ports.place(component).reads for component in heads.names]
     for j, writer in enumerate(bases):
@@ -198,7 +198,8 @@ def _heads(model: Model) -> Iterator[Erasure]:
 def _with_spectra(model: Model, found: tuple[Erasure, ...]) -> tuple[Erasure, ...]:
     """The same with how much of W_OV's spectrum is negative, for each head once."""
     ports = Ports(model)
-    spectra = {label: spectrum(ports.through(label)) for label in {one.component for one in found}}
+    components = dict.fromkeys(one.component for one in found)
+    spectra = dict(in_turn(lambda label: spectrum(ports.through(label)), components))
     return tuple(replace(one, negative=_negative(spectra[one.component])) for one in found)
 
 

@@ -22,7 +22,7 @@ from ...graph import Array
 from ...graph.ports import Norms, Ports, readers_of, writers_of
 from ...model import Model
 from ...model.model import check_model
-from ...workers import own_workers
+from ...workers import in_turn, own_workers
 from ..composition.gram import Flags
 from .ranges import read_basis, shared, written_basis
 
@@ -196,8 +196,12 @@ def overlap(
     expect("overlap", norms=(norms, one_of("folded", "raw")))
     ports = Ports(model, norms)
     with own_workers():  # bases are small factorizations
-        written = {label: written_basis(ports.writer(label)) for label in _chosen(writer, writers_of(model))}
-        read = {label: read_basis(ports.reader(label)) for label in _chosen(reader, readers_of(model))}
+        written = dict(
+            in_turn(lambda label: written_basis(ports.writer(label)), _chosen(writer, writers_of(model)))
+        )
+        read = dict(
+            in_turn(lambda label: read_basis(ports.reader(label)), _chosen(reader, readers_of(model)))
+        )
         pairs = _pairs(written, read, _allowed(ports, tuple(written), tuple(read), bool(writer and reader)))
     if writer and reader and not pairs:
         raise PathexpError(f"{reader} reads the stream before {writer} has written to it")
