@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import pathexp as px
 from pathexp.algebra import Dense
 from pathexp.expansion.proof.beginnings import Beginnings
+from pathexp.expansion.proof.coverage import Coverage
 from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, unions
 from pathexp.expansion.search.certified import certify
@@ -277,4 +278,4 @@ def test_sets_made_through_shells_hold_all_beginnings(name, monkeypatch):
     certificate = certify(terms.walk, trace.logit(0), float("inf"))
     if certificate is None:
         pytest.skip("nothing bounds the paths of this graph")
-    assert not list(filter(None, Beginnings(terms.walk, certificate).failures()))
+    assert not list(filter(None, Coverage(Beginnings(terms.walk, certificate)).failures()))
