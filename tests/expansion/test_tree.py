@@ -397,3 +397,10 @@ def test_rows_of_one_stream_hold_what_accepted_sources_bring_and_nothing_else(qu
     for position in (4, 2):
         target = trace.logit(2, position=position)
         check(px.expand(trace).where(query), target, "back")
+
+
+def test_a_tree_of_all_paths_keeps_no_stream_but_the_last():
+    trace = px.random_model(layers=3, heads=2, seed=1).run([1, 2, 3])
+    tree = px.tree(trace, trace.logit(4), nodes=9)
+    assert len(tree.growth.numbers._summed) == 1
+    assert abs(tree.value - trace.logit(4).value) < 1e-9 and tree.balance.ok

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 
 import numpy as np
 
@@ -68,7 +69,10 @@ class PulledBack(Numbers):
 
     def _sum(self, b: int, group: Group, made: Array) -> None:
         """Put the stream behind a block, of what its components make of the stream before it."""
-        skipped = self.graph.kernels[b].through_skip(self._summed[b, group][None])[0]
+        before = self._summed[b, group]
+        if len({*chain.from_iterable(self.walk.live)}) == 1:  # no other group will ask for it
+            del self._summed[b, group]
+        skipped = self.graph.kernels[b].through_skip(before[None])[0]
         self._summed[b + 1, group] = self._entered(b + 1, group, skipped + made.sum(axis=0))
 
     def _entered(self, depth: int, group: Group, stream: Array) -> Array:
