@@ -65,7 +65,8 @@ class ProofCheck(RankingCheck):
 def check_ranking(walk: Walk, target: Target, claims: Claims, certificate: Certificate) -> ProofCheck:
     """Check a ranking's claims of the paths of a walk toward a target.
 
-    Costs a factorization of a d × d matrix per position, component and depth, and one pull-back of every ending that was cut.
+    Costs a factorization of a d × d matrix or two per position and depth, the matrix of every component that is no head at every position,
+    and one pull-back of every ending that was cut.
     """
     start = time.perf_counter()
     with np.errstate(all="ignore"):
@@ -169,7 +170,7 @@ def _inclusions(problems: list[str], sets: int) -> Check:
     )
     return Check(
         "every beginning is known or in a set", float(len(problems)), 0.0,
-        f"{sets:,} shifted Cholesky factorizations or look-ups", reason=reason, name="inclusions",
+        f"{sets:,} inclusions by shifted Cholesky factorizations, or look-ups", reason=reason, name="inclusions",
     )  # fmt: skip
 
 
