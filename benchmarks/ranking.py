@@ -1,6 +1,6 @@
 """Claim: proven largest paths of 13¹² and more, in seconds.
 
-    python benchmarks/ranking.py [--tokens 8] [-k 10] [--model FILE] [--mlp gate|source] [--seconds S] [--tiny]
+    python benchmarks/ranking.py [--tokens 8] [-k 10] [--model FILE] [--text FILE] [--mlp gate|source] [--seconds S] [--tiny]
 
 Without a model: 12 × 12, d_model 768, random weights. Tables (of the run, whatever the target) and search apart: the second
 target of a run pays for the search alone.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 import numpy as np
 from alone import machine, parser, peak
@@ -27,7 +28,8 @@ def run(options: argparse.Namespace) -> px.Trace:
     """The run that is asked about."""
     if options.model:
         model = px.load(options.model)
-        return model.run(model.encode(TEXT)[: options.tokens])
+        text = Path(options.text).read_text()[: 16 * options.tokens] if options.text else TEXT
+        return model.run(model.encode(text)[: options.tokens])
     layers, heads, d_model, d_head, vocabulary = (
         (7, 9, 16, 2, 20) if options.tiny else (12, 12, 768, 64, 5000)
     )
@@ -43,6 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--tokens", type=int, default=8)
     made.add_argument("-k", type=int, nargs="+", default=[10])
     made.add_argument("--model")
+    made.add_argument("--text", help="a file whose first tokens are run, instead of a text of our own")
     made.add_argument("--mlp", choices=("gate", "source"), default="gate")
     made.add_argument("--seconds", type=float)
     options = made.parse_args(arguments)
