@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from fractions import Fraction
 
@@ -189,6 +190,20 @@ CLAIMS = {
 def test_a_claim_that_was_tampered_with_is_rejected(ranked, kind):
     found, certificate = ranked
     assert not CLAIMS[kind](found).check(certificate).ok
+
+
+@pytest.mark.parametrize("where", ["endings", "checker"])
+def test_a_value_whose_rounding_has_no_bound_is_not_called_checked(ranked, monkeypatch, where):
+    """It used to be passed over: infinitely much room for rounding refutes nothing, and proves nothing either."""
+    module = importlib.import_module(f"pathexp.expansion.proof.{where}")
+    dot = module.dot
+    monkeypatch.setattr(
+        module, "dot", lambda fields, streams: (dot(fields, streams)[0], np.inf * dot(fields, streams)[1])
+    )
+    check = ranked[0].check(ranked[1])
+    assert not check.ok
+    told = [each.reason for each in check.checks if each.outcome == "undecided"]
+    assert told and all("no bound on the rounding" in reason for reason in told)
 
 
 def test_there_is_nothing_to_check_without_a_bound(ranked):

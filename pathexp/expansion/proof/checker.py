@@ -134,13 +134,20 @@ def _check(what: str, error: float, source: str, detail: str = "", reason: str =
 
 def _values(beginnings: Beginnings, field: Sure, target: Target, claims: Claims) -> Check:
     """Whether every listed path, pushed forward from its source, has its value, up to the errors of both."""
-    worst, where = 0.0, ""
+    worst, where, unknown = 0.0, "", 0
     for word, value, error in zip(claims.words, claims.values, claims.errors, strict=True):
         found, off = _value(beginnings, field, target, word)
         excess = abs(found - value) - (error + off)
+        unknown += not off < np.inf
         if not excess <= worst:
             worst, where = excess, f"{' '.join(word)}: {found:.9g}, listed as {value:.9g}"
-    return _check("listed paths have their values", worst, "rounding of both, path by path", where)
+    reason = _no_bound(unknown) if worst <= 0.0 else ""
+    return _check("listed paths have their values", worst, "rounding of both, path by path", where, reason)
+
+
+def _no_bound(unknown: int) -> str:
+    """Why nobody can tell; nothing where every value's rounding is bounded."""
+    return f"of {unknown:,} values the checker has no bound on the rounding" if unknown else ""
 
 
 def _value(beginnings: Beginnings, field: Sure, target: Target, word: Word) -> tuple[float, float]:
@@ -181,9 +188,13 @@ def _covered(found: list[Bounded], beginnings: Beginnings, target: Target, claim
     every += list(_straight(beginnings, target, claims))
     if not found:
         return Check(what, 0.0, 0.0, source, reason="nothing was followed", name="known_paths")
+    unknown = sum(each.unknown for each in found) + sum(not off < np.inf for _, off, _ in every)
     excess = [_excess(size, claims.bound) - off if size == size else np.inf for size, off, _ in every]
     size, off, where = every[int(np.argmax(excess))]
-    return Check(what, _excess(size, claims.bound), off, source, f"{where}: {size:.6g}", name="known_paths")
+    reason = _no_bound(unknown) if max(excess) <= 0.0 else ""
+    return Check(
+        what, _excess(size, claims.bound), off, source, f"{where}: {size:.6g}", reason, name="known_paths"
+    )
 
 
 def _straight(beginnings: Beginnings, target: Target, claims: Claims) -> Iterator[tuple[float, float, str]]:

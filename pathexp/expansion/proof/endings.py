@@ -32,12 +32,13 @@ class Front:
 class Bounded:
     """What was found of one ending: the largest value of a known path into it that is not listed, and a bound on all others.
 
-    `off` is how far the largest value may be off.
+    `off` is how far the largest value may be off, `unknown` of how many values nobody can tell.
     """
 
     word: Word
     largest: float
     off: float
+    unknown: int
     bound: float
     cut: bool
 
@@ -98,23 +99,23 @@ class Endings:
         reach = self._reach(depth, front)
         for at, word in enumerate(front.words):
             cut = bool(word) and word not in opened
-            size, off = values[at].tolist()
-            yield Bounded(word, size, off, float(reach[at]) if cut else 0.0, cut)
+            size, off, unknown = values[at].tolist()
+            yield Bounded(word, size, off, int(unknown), float(reach[at]) if cut else 0.0, cut)
 
     def _values(self, front: Front, words: list[Word], streams: Sure | None) -> Array:
-        """What is most surely the largest |value| of a known beginning that an ending may follow and that is not listed: (m, 2).
+        """What is most surely the largest |value| of a known beginning that an ending may follow and that is not listed: (m, 3).
 
-        The value, and its rounding.
+        The value, its rounding, and how many others there are whose rounding has no bound.
         """
         if streams is None:
-            return np.zeros((len(front.words), 2))
-        sizes, off = dot(front.fields, streams)
-        sizes = np.where(self._open(front, words), sizes, -np.inf)
-        most = np.argmax(np.where(np.isnan(sizes), np.inf, np.nan_to_num(sizes - off, nan=-np.inf)), axis=1)
+            return np.zeros((len(front.words), 3))
+        open, (sizes, off) = self._open(front, words), dot(front.fields, streams)
+        bounded = off < np.inf
+        sure = np.where(np.isnan(sizes), np.inf, sizes - np.where(bounded, off, 0.0))
+        most = np.argmax(np.where(open & bounded, sure, -np.inf), axis=1)
         each = np.arange(len(front.words))
-        found = np.stack([sizes[each, most], off[each, most]], axis=1)
-        found[sizes[each, most] == -np.inf] = 0.0
-        return found
+        found = np.where((open & bounded)[each, most], [sizes[each, most], off[each, most]], 0.0)
+        return np.stack([*found, np.sum(open & ~bounded, axis=1)], axis=1)
 
     def _open(self, front: Front, words: list[Word]) -> NDArray[np.bool_]:
         """Which beginnings each ending may follow with what is not listed: (m, E)."""
