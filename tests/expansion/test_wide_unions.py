@@ -17,7 +17,7 @@ from pathexp.expansion.ranking import enumerated, searched
 from pathexp.expansion.search import Budget, unions
 from pathexp.expansion.search.certified import certify
 from pathexp.expansion.search.ellipsoids import loosened, united
-from pathexp.expansion.search.enclosing import enclosing, holds
+from pathexp.expansion.search.enclosing import _guesses, enclosing, holds
 from pathexp.expansion.search.fields import Fields
 from pathexp.expansion.search.gated import gated_norms
 from pathexp.expansion.search.layout import Layout
@@ -37,6 +37,10 @@ def wide(seed, size=60, width=60, power=1.0, largest=30.0):
     return (left * sizes) @ right.T
 
 
+def run(model):
+    return model.run(np.random.default_rng(1).integers(0, model.config.d_vocab, min(4, model.config.n_ctx)))
+
+
 def least(matrix):
     return float(np.linalg.eigvalsh(matrix)[0])
 
@@ -54,6 +58,17 @@ def test_a_shell_holds_the_ball_and_the_part_and_is_hardly_larger_than_it_must_b
     assert least(set_ - part @ part.T) > -1e-10
     best = np.maximum(np.linalg.eigvalsh(part @ part.T), 1).sum()
     assert np.trace(set_) <= (1 + 1 / 16) * best
+
+
+def test_axes_that_differ_by_more_than_single_precision_holds_have_a_shell():
+    """Cubes of a first axis hide those near one in single precision: the second guess, in double, finds them."""
+    part = wide(5, power=6.0, largest=1e12)
+    sizes = np.linalg.eigvalsh(part @ part.T)
+    assert 1 < np.sum(sizes > 1) < 60 / 3
+    first = next(_guesses(part @ part.T, float(np.vdot(part, part))))
+    assert np.sum(first.values > 1) < np.sum(sizes > 1)
+    shell = enclosing(part)
+    assert shell is not None and len(shell.sizes) == np.sum(sizes * shell.growth > 1)
 
 
 def test_what_is_too_small_is_not_called_certain():
@@ -146,13 +161,11 @@ def test_a_part_that_is_hardly_off_adds_hardly_anything_in_every_direction():
 def test_searches_through_shells_find_what_listing_finds(name, monkeypatch):
     """With every part of two columns called wide, nothing is proven that is false."""
     monkeypatch.setattr(unions, "WIDE", 2)
-    model = MODELS[name]()
-    tokens = np.random.default_rng(1).integers(0, model.config.d_vocab, min(4, model.config.n_ctx))
-    trace = model.run(tokens)
+    trace = run(MODELS[name]())
     terms = px.expand(px.freeze(trace))
     if terms.count() > 20_000:
         pytest.skip("too many to list")
-    target = trace.logit(1) if model.config.d_vocab > 1 else trace.logit(0)
+    target = trace.logit(1) if trace.model.config.d_vocab > 1 else trace.logit(0)
     found = searched(terms.walk, 5, target, terms.value(target), Budget())
     known = enumerated(terms.walk, 5, target, terms.value(target))
     left = sorted(map(abs, known.values))[0] if len(known) else 0.0
@@ -271,9 +284,7 @@ def test_what_heads_make_of_any_vectors_is_no_longer_than_is_said(name):
 def test_sets_made_through_shells_hold_all_beginnings(name, monkeypatch):
     """By the checker, which shares nothing with the search: blocks with heads and MLP side by side have several wide parts."""
     monkeypatch.setattr(unions, "WIDE", 2)
-    model = MODELS[name]()
-    tokens = np.random.default_rng(1).integers(0, model.config.d_vocab, min(4, model.config.n_ctx))
-    trace = model.run(tokens)
+    trace = run(MODELS[name]())
     terms = px.expand(px.freeze(trace, mlp="gate"))
     certificate = certify(terms.walk, trace.logit(0), float("inf"))
     if certificate is None:

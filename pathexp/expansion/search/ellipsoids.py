@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...graph import Action, Array, Gate, Operator, Parallel, is_local, word_map
-from ...workers import for_each
+from ...workers import each, for_each
 from .rounding import gamma
 from .unions import PAD, PANEL, kind, union
 
@@ -181,7 +181,7 @@ def _squares(parts: Sequence[Array]) -> Array:
     def work(at: int) -> None:
         np.einsum("ndr,ndr->n", parts[at], parts[at], out=found[at])
 
-    for_each(work, len(parts))
+    each(work, len(parts), 16 * sum(part.size for part in parts))  # read once, from memory
     return found
 
 

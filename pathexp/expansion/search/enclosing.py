@@ -66,7 +66,7 @@ class _Guess(NamedTuple):
 def _guesses(gram: Array, square: float) -> Iterator[_Guess]:
     """Yield guesses, the second after one more product in double precision."""
     single = np.empty(gram.shape, dtype=np.float32)
-    np.multiply(gram, 1 / square, out=single, casting="unsafe")
+    np.divide(gram, square, out=single, casting="unsafe")
     applied: Array = (single @ (single @ (single @ _start(len(gram))))).astype(np.float64)
     for _ in range(2):
         basis = np.asarray(np.linalg.qr(applied)[0])

@@ -122,7 +122,7 @@ class Reached:
         def work(at: int) -> None:
             np.matmul(write, values[at], out=found[at])
 
-        for_each(work, len(values))
+        each(work, len(values), found.size * width)
         return Image(found, rounding + heads.lost[row] * (heads.amounts[row] @ self.longest))
 
     def _unlisted(self, here: Array, component: int) -> Array:
