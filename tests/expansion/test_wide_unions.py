@@ -138,11 +138,12 @@ def test_parts_are_held_in_whatever_order_they_go_in(seed, order, power):
         found = unions.union(triangle, parts)
     finally:
         unions.WIDE = held
-    whole = found.growth * (triangle @ triangle.T + found.columns @ found.columns.T)
-    inverse = np.linalg.inv(triangle)
-    for part in (triangle, *parts):
-        gap = inverse @ (whole - part @ part.T) @ inverse.T
-        assert least(gap) > -1e-6
+    columns, *rest = (np.linalg.solve(triangle, part) for part in (found.columns, triangle, *parts))
+    whole = found.growth * (
+        np.eye(d) + columns @ columns.T
+    )  # where the set so far is a ball, whatever its condition
+    for part in rest:
+        assert least(whole - part @ part.T) > 0
 
 
 def test_a_part_that_is_hardly_off_adds_hardly_anything_in_every_direction():
